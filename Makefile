@@ -1,0 +1,69 @@
+# Needs python3 (with venv), git and make. All that is installed goes into .venv.
+PYTHON ?= python3
+BIN    := .venv/bin
+STAMP  := .venv/.stamp
+PYTEST := $(BIN)/python -m pytest
+
+NOTEBOOKS := $(shell find notebooks -name '*.ipynb' -not -path '*/.ipynb_checkpoints/*' 2>/dev/null)
+NB_TESTS   = $(if $(NOTEBOOKS),--nbval-lax --nbval-current-env $(NOTEBOOKS))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test test-fast lint format lock bench soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## create .venv with the locked packages and labkit (once)
+
+# The lock goes first and decides every version. labkit follows without dependencies, and is built by the locked
+# setuptools, so that nothing else is fetched.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"labkit needs Python 3.11 or newer; name one: make setup PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lab: setup ## open the dashboards in the browser
+	$(BIN)/labkit lab
+
+test: setup ## all tests: fast, engine, notebooks, browser
+	$(PYTEST) tests $(NB_TESTS)
+
+test-fast: setup ## tests that start no process and no browser: seconds
+	$(PYTEST) tests -m "not (engine or browser or notebook or gpu or soak or bench)"
+
+lint: setup ## style of the code; notebooks without outputs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(if $(NOTEBOOKS),$(BIN)/nbstripout --verify $(NOTEBOOKS))
+
+format: setup ## mend what lint can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(if $(NOTEBOOKS),$(BIN)/nbstripout $(NOTEBOOKS))
+
+# After e.g. `.venv/bin/pip install -U voila`. Local version tags (torch 2.13.0+cpu) name one machine's build: dropped.
+# Freeze knows only this platform, so what others need or do not need is said here.
+lock: ## write requirements.lock from what .venv holds
+	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable > .venv/freeze.txt
+	@echo 'appnope==1.0.0' >> .venv/freeze.txt
+	@{ echo "# Exact pins for pip, conda and CI. Written by 'make lock'; the ranges are in pyproject.toml."; \
+	   sed -E -e 's/\+.*//' \
+	          -e 's/^appnope==.*/& ; sys_platform == "darwin"/' \
+	          -e 's/^overrides==.*/& ; python_version < "3.12"/' .venv/freeze.txt | LC_ALL=C sort -fu; \
+	 } > requirements.lock
+	@touch $(STAMP)
+	$(PYTEST) -q tests/test_environment.py
+
+bench: setup ## measure speed (wants a quiet machine)
+	$(PYTEST) tests -m bench -s --timeout 1800
+
+soak: setup ## run for minutes, looking for leaks and hangs
+	$(PYTEST) tests -m soak --timeout 3600
+
+clean: ## remove builds and caches; .venv stays (rm -r .venv)
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis test-results
+	find . -path ./.venv -prune -o -path ./.git -prune -o \
+		\( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -exec rm -rf {} +

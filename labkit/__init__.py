@@ -1,0 +1,3 @@
+"""labkit: see distributed training happen, from real runs."""
+
+__version__ = "0.1.0"

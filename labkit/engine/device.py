@@ -1,0 +1,82 @@
+"""The device a rank computes on: the real one, or an emulated one that keeps a set pace.
+
+In: a Pace. Out: `now`, the time of the device, from which every recorded start and end is taken.
+
+Unpaced, `now` is the host's clock. Paced, the device has a *front*: the time up to which it is busy. An operation moves
+the front by its set duration, a sync moves it to the sync's completion, and the process sleeps until the front is
+reached. Real work, Python and gloo hide inside the set durations, as launches hide behind a GPU's queue; where this
+machine is too slow to hide them, the front is pushed to the real time and the lateness is recorded.
+"""
+
+from __future__ import annotations
+
+import time
+
+from labkit.pace import Pace
+
+_RESERVE_DECAY = 0.9
+_MAX_RESERVE = 0.5  # of an operation's duration
+
+
+def sleep_until(t_ns: int) -> None:
+    left_ns = t_ns - time.monotonic_ns()
+    if left_ns > 0:
+        time.sleep(left_ns / 1e9)
+
+
+class Device:
+    """One rank's device. Times in ns."""
+
+    def __init__(self, pace: Pace | None = None, time_scale: float = 1.0) -> None:
+        self.paced = pace is not None
+        self.pace = pace or Pace()
+        self._scale = time_scale * 1e9
+        self._front_ns = time.monotonic_ns()
+        self._awake_ns = 0
+        self._reserve_ns: dict[tuple[str, int], int] = {}
+
+    def set_ns(self, duration_s: float) -> int:
+        """A set duration of the plan, with its time scale."""
+        return int(duration_s * self._scale)
+
+    def now(self) -> int:
+        return self._front_ns if self.paced else time.monotonic_ns()
+
+    def start_step(self) -> None:
+        """A step starts when the process gets to it: what came between steps is not the device's."""
+        self._front_ns = max(self._front_ns, time.monotonic_ns())
+
+    def catch_up(self) -> None:
+        """Work without a set duration: the device is not ahead of the real clock when it ends."""
+        if self.paced:
+            self._front_ns = max(self._front_ns, time.monotonic_ns())
+
+    def block_until(self, t_ns: int) -> None:
+        """The device can go on only when a sync has completed."""
+        if t_ns > self._front_ns:
+            self._front_ns = t_ns
+
+    def advance(self, duration_ns: int, key: tuple[str, int]) -> None:
+        """Start a piece of work of set duration: sleep away what the real work, done next, will not need.
+
+        The real work stands at the end of its slot, so that what it triggers (a gradient bucket, an all-reduce of
+        tensor parallelism) is issued when the emulated device would issue it. `key` names work of the same real cost.
+        """
+        self._front_ns += duration_ns
+        reserve_ns = min(self._reserve_ns.get(key, 0), int(duration_ns * _MAX_RESERVE))
+        sleep_until(self._front_ns - reserve_ns)
+        self._awake_ns = time.monotonic_ns()
+
+    def worked(self, key: tuple[str, int]) -> None:
+        """The real work of `key` has ended: remember what it cost."""
+        cost_ns = time.monotonic_ns() - self._awake_ns
+        self._reserve_ns[key] = max(cost_ns, int(self._reserve_ns.get(key, 0) * _RESERVE_DECAY))
+
+    def settle(self) -> int:
+        """End of an operation: sleep until the front, or push it to the real time. Returns the lateness in ns."""
+        late_ns = time.monotonic_ns() - self._front_ns
+        if late_ns <= 0:
+            sleep_until(self._front_ns)
+            return 0
+        self._front_ns += late_ns
+        return late_ns

@@ -1,0 +1,110 @@
+"""How many bytes a rank holds: parameters, gradients, optimizer state, and activations kept for backward.
+
+In: the rank's modules and optimizer. Out: four numbers in the recorder, fresh at every event's end. Sizes are of
+allocated tensors of the model, not of the process (the allocator, Python and torch itself come on top).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+
+from labkit.engine.recorder import Recorder
+
+
+class Memory:
+    """Keeps the recorder's four byte counts up to date."""
+
+    def __init__(self, recorder: Recorder, modules: list[nn.Module], optimizer: torch.optim.Optimizer) -> None:
+        self._recorder, self._optimizer = recorder, optimizer
+        self._parameters = [p for module in modules for p in module.parameters()]
+        self._addresses = {_local(p).untyped_storage().data_ptr() for p in self._parameters}
+        self._gathered = [p for module in modules for p in _fsdp_parameters(module)]
+        self._param_bytes = sum(map(_size, self._parameters))
+        self._holds: dict[int, int] = {}
+        recorder.activation_bytes = 0
+        self.sample()
+        self.sample_optimizer()
+
+    def sample(self) -> None:
+        """Parameters and gradients as they are now."""
+        recorder = self._recorder
+        whole = [p._unsharded_param for p in self._gathered if p.sharded_state.name == "UNSHARDED"]
+        recorder.param_bytes = self._param_bytes + sum(_size(p) for p in whole)
+        grads = [p.grad for p in self._parameters] + [p.grad for p in whole]
+        recorder.grad_bytes = sum(_size(grad) for grad in grads if grad is not None)
+
+    def sample_optimizer(self) -> None:
+        """Optimizer state; it grows only in the first step."""
+        state = getattr(self._optimizer, "optim", self._optimizer).state
+        tensors = (v for per_param in state.values() for v in per_param.values() if isinstance(v, Tensor))
+        self._recorder.optimizer_bytes = sum(map(_size, tensors))
+
+    def saving(self) -> torch.autograd.graph.saved_tensors_hooks:
+        """A context in which tensors that autograd keeps for backward are counted until it lets go of them."""
+        return torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+
+    def _pack(self, tensor: Tensor) -> Any:
+        local = _local(tensor)
+        base = local._base if local._is_view() else local
+        if isinstance(base, nn.Parameter):
+            return tensor
+        storage = local.untyped_storage()
+        address = storage.data_ptr()
+        if address in self._addresses:
+            return tensor
+        self._keep(address, storage.nbytes())
+        return _Saved(tensor, self, address, storage.nbytes())
+
+    def _keep(self, address: int, size: int) -> None:
+        holders = self._holds.get(address, 0)
+        self._holds[address] = holders + 1
+        if not holders:
+            self._recorder.activation_bytes += size
+
+    def let_go(self, address: int, size: int) -> None:
+        self._holds[address] -= 1
+        if not self._holds[address]:
+            del self._holds[address]
+            self._recorder.activation_bytes -= size
+
+
+class _Saved:
+    """A tensor that autograd keeps; its end is the moment the memory is free."""
+
+    __slots__ = ("_address", "_memory", "_size", "tensor")
+
+    def __init__(self, tensor: Tensor, memory: Memory, address: int, size: int) -> None:
+        self.tensor, self._memory, self._address, self._size = tensor, memory, address, size
+
+    def __del__(self) -> None:
+        self._memory.let_go(self._address, self._size)
+
+
+def _unpack(kept: Any) -> Tensor:
+    return kept.tensor if isinstance(kept, _Saved) else kept
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """The tensor that holds this rank's memory: a DTensor's shard, an asynchronous result's elements."""
+    for inside in ("_local_tensor", "elem"):
+        tensor = getattr(tensor, inside, tensor)
+    return tensor
+
+
+def _size(tensor: Tensor) -> int:
+    local = _local(tensor)
+    return local.numel() * local.element_size()
+
+
+def _fsdp_parameters(module: nn.Module) -> Iterable[Any]:
+    """FSDP2's own record of every parameter, which knows whether it is gathered. Private to torch, hence pinned."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            state = part._get_fsdp_state()
+            groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+            yield from (p for group in groups if group is not None for p in group.fsdp_params)

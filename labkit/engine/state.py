@@ -1,0 +1,52 @@
+"""The whole model's weights and gradients, from whatever pieces the ranks hold. For the proof that nothing changed.
+
+In: a rank's stages after training. Out: a `State`: numpy arrays by name ("fc0.linear.weight").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from labkit.engine.by_hand import cut_dim
+from labkit.engine.parallelize import Stage
+from labkit.job import State
+
+_WRAPPERS = ("module.", "_checkpoint_wrapped_module.")
+
+
+def gather_state(stages: list[Stage]) -> State:
+    """Collect what is cut or sharded. All ranks must call it together."""
+    weights, grads = {}, {}
+    for name, parameter, module in _named_parameters(stages):
+        weights[name] = _whole(parameter.detach(), module, name)
+        grad = parameter.grad
+        grads[name] = _whole(torch.zeros_like(parameter) if grad is None else grad, module, name)
+    return State(weights, grads)
+
+
+def _named_parameters(stages: list[Stage]) -> Iterator[tuple[str, nn.Parameter, nn.Module]]:
+    for stage in stages:
+        for path, module in stage.module.named_modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                full = f"{path}.{name}"
+                for wrapper in _WRAPPERS:
+                    full = full.replace(wrapper, "")
+                yield full.lstrip("."), parameter, module
+
+
+def _whole(tensor: Tensor, module: nn.Module, name: str) -> np.ndarray:
+    if isinstance(tensor, DTensor):
+        tensor = tensor.full_tensor()
+    dim = cut_dim(module, name.rpartition(".")[2])
+    if dim is not None:
+        pieces = [torch.empty_like(tensor) for _ in range(module.group.size())]
+        dist.all_gather(pieces, tensor.contiguous(), group=module.group)
+        tensor = torch.cat(pieces, dim)
+    tensor = tensor.cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()

@@ -1,0 +1,267 @@
+"""Which layer is at work: hooks that turn forward and backward into events, and hold them to the set pace.
+
+In: the layers of a rank's stages. Out: spans in the recorder. Layers run one after the other, so backward reaches
+them in reverse: the gradient hook on a layer's output marks the start of its backward and the end of the one above.
+That costs one tensor hook per layer; a module's full backward hook costs twenty times as much and breaks the
+schedules that split backward. Every hook is put back by `close`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labkit.engine.comm import Wire
+from labkit.engine.device import Device
+from labkit.engine.memory import Memory
+from labkit.engine.recorder import CODE, Recorder
+from labkit.event import NONE, Kind
+
+_FORWARD, _RECOMPUTE, _BACKWARD = CODE[Kind.FORWARD], CODE[Kind.RECOMPUTE], CODE[Kind.BACKWARD]
+_INPUT, _WEIGHT, _LOSS = CODE[Kind.BACKWARD_INPUT], CODE[Kind.BACKWARD_WEIGHT], CODE[Kind.LOSS]
+_STAGE = {
+    _FORWARD: CODE[Kind.STAGE_FORWARD],
+    _BACKWARD: CODE[Kind.STAGE_BACKWARD],
+    _INPUT: CODE[Kind.STAGE_BACKWARD_INPUT],
+    _WEIGHT: CODE[Kind.STAGE_BACKWARD_WEIGHT],
+}
+
+
+class Tracer:
+    """Spans of computation of one rank. Without a recorder it only keeps the pace."""
+
+    def __init__(self, device: Device, wire: Wire, recorder: Recorder | None) -> None:
+        self.device, self.recorder, self._wire = device, recorder, wire
+        self.memory: Memory | None = None
+        self._values = recorder is not None and recorder.value_limit_bytes > 0
+        self._num_layers: dict[int, int] = {}  # of each stage
+        self._num_weights: dict[int, int] = {}  # parameters of each layer with a gradient hook
+        self._hooked: set[int] = set()
+        self._handles: list[Any] = []
+        self._splits_backward = False
+        self.stage = 0
+        self._kind = _FORWARD  # of the stage's present work
+        self._work_ns = 0  # set duration of one layer's share of it
+        self._open: tuple[int, int, int] | None = None  # layer at work in backward: (layer, start, CPU start)
+        self._weights_left: dict[int, int] = {}
+        self._forward_open = (0, 0)  # (start, CPU start) of the layer at work in forward or in a weight half
+        self._backward_ended = False
+        self._due_ns = 0  # when the stage's present work has lasted its set duration
+        self._late_ns = NONE
+
+    # -- set up and put back
+
+    def attach(self, stage: int, layers: list[tuple[int, nn.Module]], *, splits_backward: bool = False) -> None:
+        """Hook the layers of a stage, given as (code, module) in order."""
+        self._splits_backward = splits_backward
+        self._num_layers[stage] = len(layers)
+        for code, module in layers:
+            self._handles.append(module.register_forward_pre_hook(partial(self._forward_begins, code)))
+            self._handles.append(module.register_forward_hook(partial(self._forward_ends, code)))
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    # -- a stage's work on one microbatch
+
+    @contextlib.contextmanager
+    def work(self, kind: int, stage: int, microbatch: int) -> Iterator[None]:
+        """Everything inside is the stage's forward, backward, or half of a backward, of this microbatch."""
+        recorder, device = self.recorder, self.device
+        self.stage, self._kind = stage, kind
+        if recorder is not None:
+            recorder.stage, recorder.microbatch, recorder.layer = stage, microbatch, NONE
+        start_ns, cpu_ns = device.now(), time.thread_time_ns()
+        duration_ns = self._set_ns(kind)
+        self._due_ns = start_ns + duration_ns
+        self._work_ns = duration_ns // self._num_layers.get(stage, 1)
+        if recorder is not None:
+            recorder.begin(_STAGE[kind], start_ns)
+        saving = self.memory.saving() if self.memory is not None and kind == _FORWARD else contextlib.nullcontext()
+        with saving:
+            yield
+        self._finish(start_ns, cpu_ns)
+
+    def _set_ns(self, kind: int) -> int:
+        pace = self.device.pace
+        seconds = {
+            _FORWARD: pace.forward_s,
+            _BACKWARD: pace.backward_s,
+            _INPUT: pace.backward_input_s,
+            _WEIGHT: pace.backward_weight_s,
+        }
+        return self.device.set_ns(seconds[kind])
+
+    def _finish(self, start_ns: int, cpu_ns: int) -> None:
+        """End the stage's work: at once, when its set duration is over, or where its backward already ended."""
+        recorder, device = self.recorder, self.device
+        if not self._backward_ended:
+            self._settle()
+        end_ns = self._wire.backward_end_ns if self._backward_ended else device.now()
+        self._backward_ended = False
+        if recorder is not None:
+            if self.memory is not None:
+                self.memory.sample()
+            recorder.layer = NONE
+            cpu_ns = time.thread_time_ns() - cpu_ns
+            recorder.span(_STAGE[self._kind], start_ns, end_ns, cpu_ns=cpu_ns, late_ns=self._late_ns)
+
+    def _settle(self) -> None:
+        if self.device.paced:
+            self.device.block_until(self._due_ns)  # in case the layers did not fill the stage's duration
+            self._late_ns = self.device.settle()
+
+    # -- one layer, forward
+
+    def _forward_begins(self, code: int, module: nn.Module, args: tuple[Any, ...]) -> None:
+        recorder, device = self.recorder, self.device
+        start_ns = device.now()
+        recomputing = torch._C._current_graph_task_id() != -1
+        if device.paced:
+            duration_ns = self._work_ns
+            if recomputing:
+                duration_ns = device.set_ns(device.pace.forward_s) // self._num_layers.get(self.stage, 1)
+            device.advance(duration_ns, ("forward", code))
+        if recorder is None:
+            return
+        recorder.layer = code
+        recorder.begin(_RECOMPUTE if recomputing else _FORWARD, start_ns)
+        if self._splits_backward:
+            self._hook_weights(code, module)
+        if self._values and not recomputing:
+            self._keep_values(module, args, start_ns)
+        self._forward_open = (start_ns, time.thread_time_ns())
+
+    def _forward_ends(self, code: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        recorder, device = self.recorder, self.device
+        if device.paced:
+            device.worked(("forward", code))
+        recomputing = torch._C._current_graph_task_id() != -1
+        if recorder is not None:
+            start_ns, cpu_ns = self._forward_open
+            kind = _RECOMPUTE if recomputing else _FORWARD
+            end_ns = device.now()
+            if self._values and not recomputing:
+                recorder.value("output", output, end_ns)
+            recorder.span(kind, start_ns, end_ns, cpu_ns=time.thread_time_ns() - cpu_ns, layer=code)
+        if not recomputing and output.requires_grad:
+            output.register_hook(partial(self._backward_reaches, code))
+
+    def _keep_values(self, module: nn.Module, args: tuple[Any, ...], t_ns: int) -> None:
+        for tensor in args:
+            if isinstance(tensor, Tensor):
+                self.recorder.value("input", tensor, t_ns)
+        for parameter in module.parameters():
+            self.recorder.value("weight", getattr(parameter, "_local_tensor", parameter), t_ns)
+
+    # -- one layer, backward
+
+    def _backward_reaches(self, code: int, grad: Tensor) -> None:
+        """The gradient of the output of layer `code` is there: the layer above is done, this one starts."""
+        if self._open is None:
+            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
+        else:
+            self._close_layer()
+        start_ns = self.device.now()
+        if self.device.paced:
+            self.device.advance(self._work_ns, ("backward", code))
+        self._open = (code, start_ns, time.thread_time_ns())
+        if self.recorder is not None:
+            self.recorder.layer = code
+            self.recorder.begin(self._kind, start_ns)
+
+    def _close_layer(self) -> None:
+        code, start_ns, cpu_ns = self._open
+        device, recorder = self.device, self.recorder
+        if device.paced:
+            device.worked(("backward", code))
+        if recorder is not None:
+            recorder.span(self._kind, start_ns, device.now(), cpu_ns=time.thread_time_ns() - cpu_ns, layer=code)
+
+    def _backward_ends(self) -> None:
+        """Called by autograd when the graph is done; DDP's own callback, which waits for its buckets, comes later."""
+        self._close_layer()
+        self._open = None
+        self._settle()
+        self._wire.backward_end_ns = self.device.now()
+        self._backward_ended = True
+
+    # -- one layer, weight half of a split backward
+
+    def _hook_weights(self, code: int, module: nn.Module) -> None:
+        """Gradient hooks on the parameters as forward sees them (FSDP swaps in gathered ones)."""
+        for parameter in module.parameters():
+            if id(parameter) not in self._hooked and parameter.requires_grad:
+                self._hooked.add(id(parameter))
+                self._num_weights[code] = self._num_weights.get(code, 0) + 1
+                self._handles.append(parameter.register_hook(partial(self._weight_done, code)))
+
+    def begin_weights(self, layers: list[int]) -> None:
+        """The weight half of these layers starts now."""
+        self._weights_left = {code: self._num_weights.get(code, 0) for code in layers}
+        self._open_weights()
+
+    def _open_weights(self) -> None:
+        self._forward_open = (self.device.now(), time.thread_time_ns())
+        if self.device.paced:
+            self.device.advance(self._work_ns, ("weight", 0))
+
+    def _weight_done(self, code: int, grad: Tensor) -> None:
+        if self._kind != _WEIGHT or code not in self._weights_left:
+            return
+        self._weights_left[code] -= 1
+        if self._weights_left[code]:
+            return
+        del self._weights_left[code]
+        start_ns, cpu_ns = self._forward_open
+        if self.device.paced:
+            self.device.worked(("weight", 0))
+        if self.recorder is not None:
+            cpu_ns = time.thread_time_ns() - cpu_ns
+            self.recorder.span(_WEIGHT, start_ns, self.device.now(), cpu_ns=cpu_ns, layer=code)
+        if self._weights_left:
+            self._open_weights()
+
+    # -- the rest of a step
+
+    def loss(self, loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        """The loss function, recorded. In a paced run it has no duration of its own."""
+
+        def recorded(output: Tensor, target: Tensor) -> Tensor:
+            start_ns, cpu_ns = self.device.now(), time.thread_time_ns()
+            saving = self.memory.saving() if self.memory is not None else contextlib.nullcontext()
+            with saving:
+                value = loss(output, target)
+            if self.recorder is not None:
+                self.recorder.layer = NONE
+                self.recorder.span(_LOSS, start_ns, self.device.now(), cpu_ns=time.thread_time_ns() - cpu_ns)
+            return value
+
+        return recorded
+
+    @contextlib.contextmanager
+    def span(self, kind: str, duration_s: float = 0.0) -> Iterator[None]:
+        """Any other part of a step (loading, optimizer ...), with a set duration where the pace gives one."""
+        device, recorder, code = self.device, self.recorder, CODE[kind]
+        device.catch_up()
+        start_ns, cpu_ns = device.now(), time.thread_time_ns()
+        if recorder is not None:
+            recorder.microbatch = recorder.layer = NONE
+            recorder.begin(code, start_ns)
+        if duration_s:
+            device.advance(device.set_ns(duration_s), (kind, 0))
+        yield
+        if duration_s:
+            device.worked((kind, 0))
+            device.settle()
+        device.catch_up()
+        if recorder is not None:
+            recorder.span(code, start_ns, device.now(), cpu_ns=time.thread_time_ns() - cpu_ns)

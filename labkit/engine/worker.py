@@ -1,0 +1,186 @@
+"""One rank's life: join, train, report, leave; or under torchrun: `python -m labkit.engine.worker --plan P --out DIR`.
+
+In: a `Job`. Out: messages to the parent: ready, step done with the part recorded so far,
+the result, or an error with its traceback. A rank that fails says so and is killed by its parent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import time
+from pathlib import Path
+from typing import Protocol
+
+import cloudpickle
+import msgspec
+import torch
+import torch.distributed as dist
+
+from labkit.board import Board
+from labkit.engine import comm
+from labkit.engine.device import Device
+from labkit.engine.parallelize import device_mesh
+from labkit.engine.recorder import Recorder
+from labkit.engine.state import gather_state
+from labkit.engine.tasks import Task, task_of
+from labkit.engine.tracer import Tracer
+from labkit.engine.train import Training
+from labkit.job import Job, Outcome
+from labkit.part import Part, RankFile, encode_part
+from labkit.plan import Plan, PlanError
+
+_COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)  # the parent notices faults long before
+_REPORT_EVERY_NS = 100_000_000
+
+
+class Reports(Protocol):
+    """Whom a rank tells how far it is."""
+
+    def begins(self, layers: tuple[str, ...]) -> None: ...
+
+    def step_done(self, steps: int, part: Part | None) -> None: ...
+
+
+def carry_out(
+    job: Job,
+    rank: int,
+    store: dist.Store | None,
+    board: Board | None,
+    reports: Reports,
+) -> Outcome:
+    """Train as the plan says. `reports` hears the layers' names, then after steps what was recorded since."""
+    began_ns = time.monotonic_ns()
+    plan = job.plan
+    task = cloudpickle.loads(job.task) if job.task is not None else task_of(plan)
+    device = "cuda" if plan.backend == "nccl" else "cpu"
+    reports.begins(task.names)
+    session = _Session(plan, task, rank, board)
+    torch.manual_seed(plan.seed)
+    session.join(store)
+    try:
+        mesh = device_mesh(plan, device)
+        place = plan.mesh.coordinate(rank)
+        training = Training(plan, task, mesh, device, session.tracer, session.wire, dp_rank=place["dp"])
+        losses, step_seconds, first = _train(plan, training, session, reports, began_ns)
+        session.wire.stop_recording()
+        state = gather_state(training.stages) if job.with_state else None
+        return Outcome(
+            layers=task.names,
+            losses=losses,
+            step_seconds=step_seconds,
+            first_step_seconds=first,
+            num_buckets=training.num_buckets(),
+            state=state if place["dp"] == place["tp"] == 0 else None,
+            fingerprint=state.fingerprint() if state else None,
+            versions={"torch": torch.__version__},
+        )
+    finally:
+        session.leave()
+
+
+def _train(
+    plan: Plan, training: Training, session: _Session, reports: Reports, began_ns: int
+) -> tuple[list[list[float]], list[float], float]:
+    losses, seconds, first = [], [], 0.0
+    reported_ns = began_ns
+    for step in range(plan.steps):
+        start_ns = time.monotonic_ns()
+        losses.append(training.step(step))
+        end_ns = time.monotonic_ns()
+        seconds.append((end_ns - start_ns) / 1e9)
+        if step == 0:
+            first = (end_ns - began_ns) / 1e9
+        if end_ns - reported_ns > _REPORT_EVERY_NS or step == plan.steps - 1:
+            reported_ns = end_ns
+            reports.step_done(step + 1, session.take_part())
+    return losses, seconds, first
+
+
+class _Session:
+    """The recorder, the emulated device and the process group of one run on one rank."""
+
+    def __init__(self, plan: Plan, task: Task, rank: int, board: Board | None) -> None:
+        self._plan, self._rank = plan, rank
+        wanted = bool(plan.record)
+        self._recorder = (
+            Recorder(
+                rank, list(task.names), max_events=plan.max_events, value_limit_bytes=plan.value_limit_bytes, board=board
+            )
+            if wanted
+            else None
+        )
+        device = Device(plan.pace, plan.time_scale)
+        self.wire = comm.Wire(
+            plan.mesh,
+            device,
+            recorder=self._recorder if "sync" in plan.record else None,
+            board=board,
+            links=plan.link,
+            time_scale=plan.time_scale,
+            nccl=plan.backend == "nccl",
+        )
+        self.tracer = Tracer(device, self.wire, self._recorder if "compute" in plan.record else None)
+
+    def join(self, store: dist.Store | None) -> None:
+        """Make the process group; on a single rank there is none."""
+        if self._plan.num_ranks == 1:
+            return
+        backend = self._plan.backend
+        if self.wire.recorder is not None or self.wire.emulating:
+            comm.register()
+            comm.use(self.wire)
+            backend = comm.BACKEND
+        where = {"store": store, "rank": self._rank, "world_size": self._plan.num_ranks} if store is not None else {}
+        dist.init_process_group(backend, timeout=_COLLECTIVE_TIMEOUT, **where)
+
+    def take_part(self) -> Part | None:
+        return self._recorder.take() if self._recorder is not None else None
+
+    def leave(self) -> None:
+        self.tracer.close()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        comm.use(None)
+
+
+# ---- under torchrun
+
+
+def main() -> None:
+    """Run a plan as one of torchrun's processes and leave the parts in a folder for `labkit merge`."""
+    parser = argparse.ArgumentParser(description="Run one rank of a plan under torchrun.")
+    parser.add_argument("--plan", required=True, type=Path, help="a plan's JSON file")
+    parser.add_argument("--out", required=True, type=Path, help="folder for what each rank recorded")
+    arguments = parser.parse_args()
+    plan = Plan.load(arguments.plan)
+    rank, num_ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if num_ranks != plan.num_ranks:
+        raise PlanError(
+            f"torchrun started {num_ranks} processes, but the plan needs dp {plan.dp} x tp {plan.tp} x pp {plan.pp} = "
+            f"{plan.num_ranks}: set --nproc-per-node (times --nnodes) to {plan.num_ranks}"
+        )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    kept = _Kept()
+    outcome = carry_out(Job(0, plan), rank, None, None, kept)
+    file = RankFile(rank, plan.to_dict(), list(outcome.layers), outcome.losses, kept.parts, outcome.step_seconds)
+    (arguments.out / f"rank{rank}.labkit").write_bytes(msgspec.msgpack.encode(file))
+
+
+class _Kept:
+    """Keeps what was recorded until the end."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def begins(self, layers: tuple[str, ...]) -> None: ...
+
+    def step_done(self, steps: int, part: Part | None) -> None:
+        if part is not None:
+            self.parts.append(encode_part(part))
+
+
+if __name__ == "__main__":
+    main()

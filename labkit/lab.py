@@ -1,0 +1,106 @@
+"""The notebook's verbs: run a plan, look at what happened.
+
+In: a Plan. Out: a Trace with its losses, its proof and its notes.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from labkit import __version__, analysis, launch, proof
+from labkit.job import Outcome
+from labkit.launch import POOL, Progress, Results, RunError
+from labkit.plan import Plan, PlanError
+from labkit.trace import Meta, Trace, merge
+
+
+def run(
+    plan: Plan,
+    *,
+    task: Any = None,
+    verify: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
+    hang_after_s: float = launch.HANG_AFTER_S,
+) -> Trace:
+    """Train as the plan says, in real processes, and return everything they did.
+
+    task: a user's own `labkit.engine.tasks.Task`, for a plan with task="own". verify: train the same on one rank too
+    and put the differences into `trace.meta.equality`. Raises PlanError before a process starts; RunError when a rank
+    fails, RunCancelled when `cancelled` was set, both with what was recorded until then in `.trace`.
+    """
+    started = time.monotonic()
+    pickled = _pickled(plan, task)
+    options = {"task": pickled, "with_state": verify, "cancelled": cancelled, "hang_after_s": hang_after_s}
+    try:
+        results = POOL.run(plan, on_progress=on_progress, **options)
+    except RunError as error:
+        error.trace = _trace(plan, error.results, started)
+        raise
+    trace = _trace(plan, results, started)
+    if verify:
+        serial = POOL.run(plan.serial(), **options)
+        trace = trace.with_meta(equality=proof.compare(results.outcomes, serial.outcomes).to_dict())
+    return trace
+
+
+def warm_up(num_ranks: int = 4) -> None:
+    """Load torch and fork ranks in the background, so that the first run starts at once."""
+    threading.Thread(target=POOL.warm_up, args=(num_ranks,), daemon=True).start()
+
+
+def close() -> None:
+    """Stop the waiting ranks. The next run starts new ones."""
+    POOL.close()
+
+
+def _pickled(plan: Plan, task: Any) -> bytes | None:
+    if (plan.task == "own") != (task is not None):
+        raise PlanError(
+            f"plan.task is {plan.task!r} and task= is {'given' if task is not None else 'not given'}: "
+            f"a plan of your own task says task='own' and gets it by run(plan, task=...)"
+        )
+    if task is None:
+        return None
+    import cloudpickle
+
+    if len(task.names) != plan.layers:
+        raise PlanError(
+            f"plan.layers is {plan.layers}, but the task has {len(task.names)} layers "
+            f"({', '.join(task.names)}): set layers={len(task.names)}"
+        )
+    return cloudpickle.dumps(task)
+
+
+def _trace(plan: Plan, results: Results, started: float) -> Trace:
+    done: Sequence[Outcome] = [outcome for outcome in results.outcomes if outcome is not None]
+    whole = len(done) == plan.num_ranks
+    meta = Meta(
+        source=plan.source,
+        plan=plan.to_dict(),
+        num_ranks=plan.num_ranks,
+        layers=done[0].layers if done else (),
+        losses=tuple(proof.global_losses(done)) if whole else (),
+        versions={"labkit": __version__, "python": platform.python_version(), **(done[0].versions if done else {})},
+        num_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+        seconds=_seconds(done) if whole else {},
+    )
+    trace = merge(results.parts, meta)
+    notes = analysis.notes(trace) if whole else (*analysis.notes(trace), "the run did not finish: this is its part")
+    seconds = trace.meta.seconds | {"total": time.monotonic() - started}
+    return replace(trace, meta=replace(trace.meta, notes=notes, seconds=seconds))
+
+
+def _seconds(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """to_first_step: until the slowest rank had done its first step; step_median: of the slowest rank's steps."""
+    steps = sorted(max(step) for step in zip(*(outcome.step_seconds for outcome in outcomes), strict=True))
+    return {
+        "to_first_step": max(outcome.first_step_seconds for outcome in outcomes),
+        "step_median": steps[len(steps) // 2],
+    }

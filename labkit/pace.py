@@ -1,0 +1,54 @@
+"""How long an operation of a paced run takes: set durations instead of what this machine's cores give.
+
+In: "forward=20ms,backward=40ms". Out: a frozen `Pace`. The engine holds every operation to it by sleeping.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from labkit import quantity
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds one stage needs for one microbatch; a whole backward takes both halves. 0 leaves the real duration."""
+
+    forward_s: float = 0.0
+    backward_input_s: float = 0.0
+    backward_weight_s: float = 0.0
+    optimizer_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not (isinstance(value, int | float) and 0 <= value < float("inf")):
+                raise ValueError(f"pace {name}={value!r}: give a time of 0 or more, e.g. forward=20ms")
+
+    @property
+    def backward_s(self) -> float:
+        return self.backward_input_s + self.backward_weight_s
+
+    @property
+    def longest_s(self) -> float:
+        return max(self.forward_s, self.backward_s, self.optimizer_s)
+
+    def __str__(self) -> str:
+        names = ("forward", "backward_input", "backward_weight", "optimizer")
+        return ",".join(f"{name}={getattr(self, name + '_s') * 1e3:g}ms" for name in names)
+
+
+def as_pace(spec: Pace | str | Mapping[str, object]) -> Pace:
+    """A pace from text or a mapping: forward, backward (split evenly) or backward_input/backward_weight, optimizer."""
+    if isinstance(spec, Pace):
+        return spec
+    if isinstance(spec, str):
+        spec = dict(part.partition("=")[::2] for part in spec.split(",") if part)
+    durations = {key.strip().removesuffix("_s"): quantity.seconds(value) for key, value in spec.items()}
+    if "backward" in durations:
+        if {"backward_input", "backward_weight"} & set(durations):
+            raise ValueError("pace: give either backward, or backward_input and backward_weight, not both")
+        durations["backward_input"] = durations["backward_weight"] = durations.pop("backward") / 2
+    known = ("forward", "backward_input", "backward_weight", "optimizer")
+    unknown = sorted(set(durations) - set(known))
+    if unknown:
+        raise ValueError(f"pace {', '.join(unknown)}: known are backward, {', '.join(known)}; e.g. forward=20ms")
+    return Pace(**{f"{name}_s": value for name, value in durations.items()})

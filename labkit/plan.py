@@ -1,0 +1,428 @@
+"""What to run: a frozen, checked Plan. Start of the flow.
+
+In: degrees, sizes, speeds. Out: a Plan that can run as it stands; anything that cannot is refused here, before a
+process starts, with the value, the rule and the way out. Includes what torch would refuse only inside a rank.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from labkit import quantity, schedule
+from labkit.link import Link, as_link
+from labkit.mesh import AXES, Mesh
+from labkit.pace import Pace, as_pace
+from labkit.task import TASKS
+
+OPTIMIZERS = {"sgd": 0.1, "adam": 3e-3, "adamw": 3e-3}
+"""Optimizers and the learning rate each takes when the plan gives none."""
+
+CHOICES = {
+    "task": tuple(TASKS),
+    "optimizer": tuple(OPTIMIZERS),
+    "dtype": ("float32", "float64", "bfloat16"),
+    "backend": ("gloo", "nccl"),
+    "grad_sync": ("engine", "naive", "ring", "tree", "gather", "off"),
+    "tensor": ("dtensor", "by_hand"),
+}
+RECORD = ("compute", "sync", "memory")
+MAX_LAYERS = 64
+
+
+class PlanError(ValueError):
+    """A plan that cannot run, and what to change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One training run: `Plan(dp=2, pp=2, layers=4, steps=5)`. Fields left out take the defaults shown."""
+
+    task: str = "digits"
+    layers: int = 4
+    """Equal layers of the model (chars: blocks; its embedding and head come on top)."""
+    width: int = 64
+    """Features between layers (digits_cnn: channels)."""
+    heads: int = 4
+    """Attention heads (chars)."""
+    context: int = 32
+    """Characters per sample (chars)."""
+    dp: int = 1
+    """Data parallel replicas."""
+    tp: int = 1
+    """Ranks that share every cut weight matrix."""
+    pp: int = 1
+    """Pipeline ranks, each holding a run of layers."""
+    zero: int = 0
+    """What data parallel ranks share out: 0 nothing (DDP), 1 optimizer state, 2 also gradients, 3 also parameters."""
+    sequence_parallel: bool = False
+    """With tp: activations between the cut layers are split along the sequence."""
+    recompute: bool = False
+    """Keep only each layer's input and compute the rest again in backward (activation checkpointing)."""
+    offload: bool = False
+    """With zero 2 or 3: parameters, gradients and optimizer state live in CPU memory (FSDP2's CPU offload)."""
+    schedule: str | None = None
+    """Order of pipeline work; with pp > 1 the default is 1f1b."""
+    microbatches: int | None = None
+    """Pieces of a replica's batch. Default 1, or enough to fill the pipeline. Without pp: gradient accumulation."""
+    virtual: int | None = None
+    """Stages per pipeline rank."""
+    global_batch: int = 32
+    """Samples of one step, over all replicas."""
+    steps: int = 3
+    optimizer: str = "sgd"
+    lr: float | None = None
+    """Learning rate; each optimizer has its default."""
+    seed: int = 0
+    dtype: str = "float32"
+    backend: str = "gloo"
+    """gloo runs on CPU, nccl on one GPU per rank."""
+    bucket_mb: float = 25.0
+    """DDP's gradient bucket, in MiB."""
+    grad_sync: str = "engine"
+    """How replicas average gradients: torch's engine, or by hand: naive, ring, tree, gather; off: not at all."""
+    tensor: str = "dtensor"
+    """Tensor parallel layers: torch's DTensor, or the hand-written column and row pair."""
+    pace: Pace | None = None
+    """Set durations instead of this machine's; e.g. "forward=20ms,backward=40ms"."""
+    link: Mapping[str, Link] | None = None
+    """Emulated link per axis; a preset's name or "latency=..,bandwidth=.." stands for all axes."""
+    time_scale: float = 1.0
+    """Everything set by `pace` and `link` is this many times slower, so that a slow machine can keep up."""
+    record: tuple[str, ...] = RECORD
+    """What to record, of compute, sync and memory. Nothing: ()."""
+    value_limit_bytes: int = 0
+    """Record values of tensors up to this size: weights, inputs, outputs, gradients, and what syncs carry."""
+    max_events: int = 1_000_000
+    """Events kept per rank; later ones are counted as dropped."""
+    max_ranks: int = 16
+    """Ranks a launch may start on this machine. Predictions may set it as high as they like."""
+    split: tuple[int, ...] | None = None
+    """Layers of every stage, where not equal."""
+
+    def __post_init__(self) -> None:
+        _normalise(self)
+        for check in _CHECKS:
+            check(self)
+
+    @property
+    def mesh(self) -> Mesh:
+        return Mesh(pp=self.pp, dp=self.dp, tp=self.tp)
+
+    @property
+    def num_ranks(self) -> int:
+        return self.pp * self.dp * self.tp
+
+    @property
+    def num_stages(self) -> int:
+        return self.pp * self.virtual
+
+    @property
+    def replica_batch(self) -> int:
+        """Samples of one step that one data parallel replica gets."""
+        return self.global_batch // self.dp
+
+    @property
+    def source(self) -> str:
+        """Where the times of its trace will come from."""
+        return "paced" if self.pace or self.link else "measured"
+
+    @property
+    def layers_of_stage(self) -> tuple[int, ...]:
+        """How many of the equal layers each stage holds."""
+        return self.split or (self.layers // self.num_stages,) * self.num_stages
+
+    def serial(self) -> Plan:
+        """The same training on one rank: what every other plan must equal."""
+        return replace(
+            self,
+            **{"dp": 1, "tp": 1, "pp": 1, "zero": 0, "sequence_parallel": False, "recompute": False, "offload": False},
+            **{"schedule": None, "microbatches": 1, "virtual": 1, "split": None, "pace": None, "link": None},
+            **{"grad_sync": "engine", "tensor": "dtensor", "record": (), "value_limit_bytes": 0, "time_scale": 1.0},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that `Plan.from_dict` reads back."""
+        return msgspec.to_builtins(asdict(self) | {"link": dict(self.link) if self.link else None})
+
+    def to_json(self) -> str:
+        return msgspec.json.format(msgspec.json.encode(self.to_dict())).decode()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
+        """A plan from plain data, e.g. a JSON object; unknown fields are refused."""
+        known = [f.name for f in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise PlanError(f"unknown plan field {name!r}{_suggest(name, known)}: known are {', '.join(known)}")
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        try:
+            values = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise PlanError(f"the plan is not JSON: {error}; `Plan.to_json` writes the form to follow") from None
+        if not isinstance(values, dict):
+            raise PlanError(f"the plan is a JSON {type(values).__name__}: give an object such as {{\"dp\": 2}}")
+        return cls.from_dict(values)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """The plan in a JSON file."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError(f"cannot read the plan file {path}: {error}") from None
+
+    def __str__(self) -> str:
+        default = {f.name: f.default for f in fields(self)}
+        set_here = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != default[f.name]}
+        if self.link:
+            set_here["link"] = {axis: str(link) for axis, link in self.link.items()}
+        if self.pace:
+            set_here["pace"] = str(self.pace)
+        return f"Plan({', '.join(f'{name}={value!r}' for name, value in set_here.items())})"
+
+    __repr__ = __str__
+
+
+# ---- normalise: what people write -> what a plan holds
+
+
+def _normalise(plan: Plan) -> None:
+    """Fill in defaults that depend on other fields and parse text forms. The only place that sets fields."""
+
+    def put(name: str, value: Any) -> None:
+        object.__setattr__(plan, name, value)
+
+    try:
+        if plan.pace is not None:
+            put("pace", as_pace(plan.pace))
+        if plan.link is not None:
+            put("link", _links(plan.link))
+        if isinstance(plan.value_limit_bytes, str):
+            put("value_limit_bytes", quantity.num_bytes(plan.value_limit_bytes))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise PlanError(str(error)) from None
+    if isinstance(plan.record, str | list | tuple):
+        put("record", tuple(plan.record.split(",") if isinstance(plan.record, str) and plan.record else plan.record))
+    if isinstance(plan.split, list):
+        put("split", tuple(plan.split))
+    _check_types(plan)
+    if plan.schedule is None and plan.pp > 1:
+        put("schedule", "1f1b")
+    if plan.virtual is None:
+        put("virtual", schedule.default_virtual(plan.schedule) if plan.schedule in schedule.SCHEDULES else 1)
+    if plan.microbatches is None:
+        known = plan.pp > 1 and plan.schedule in schedule.SCHEDULES
+        put("microbatches", schedule.default_microbatches(plan.schedule, plan.pp, plan.virtual) if known else 1)
+    if plan.lr is None:
+        put("lr", OPTIMIZERS.get(plan.optimizer, 0.1))
+
+
+def _links(spec: Any) -> dict[str, Link]:
+    """One link for all axes, or one per axis."""
+    if isinstance(spec, Mapping) and set(spec) <= set(AXES) and spec:
+        return {axis: as_link(link) for axis, link in spec.items()}
+    return dict.fromkeys(AXES, as_link(spec))
+
+
+_INTEGERS = {
+    "layers": 1, "width": 1, "heads": 1, "context": 1, "dp": 1, "tp": 1, "pp": 1, "zero": 0, "microbatches": 1,
+    "virtual": 1, "global_batch": 1, "steps": 1, "seed": 0, "value_limit_bytes": 0, "max_events": 1, "max_ranks": 1,
+}  # fmt: skip
+"""Whole-number fields and their least value."""
+
+_FLAGS = ("sequence_parallel", "recompute", "offload")
+_POSITIVE = ("lr", "bucket_mb", "time_scale")
+
+
+def _check_types(plan: Plan) -> None:
+    for name, least in _INTEGERS.items():
+        value = getattr(plan, name)
+        if value is None and name in ("microbatches", "virtual"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+            raise PlanError(f"{name}={value!r}: give a whole number of at least {least}")
+    for name in _FLAGS:
+        if not isinstance(getattr(plan, name), bool):
+            raise PlanError(f"{name}={getattr(plan, name)!r}: give true or false")
+    for name in _POSITIVE:
+        value = getattr(plan, name)
+        if value is None and name == "lr":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise PlanError(f"{name}={value!r}: give a finite number above 0")
+
+
+# ---- checks: one rule each
+
+
+def _check_choices(plan: Plan) -> None:
+    for name, known in CHOICES.items():
+        value = getattr(plan, name)
+        if value not in known:
+            raise PlanError(f"unknown {name} {value!r}{_suggest(value, known)}: known are {', '.join(known)}")
+    if plan.schedule is not None and plan.schedule not in schedule.SCHEDULES:
+        hint = _suggest(plan.schedule, schedule.SCHEDULES)
+        raise PlanError(f"unknown schedule {plan.schedule!r}{hint}: known are {', '.join(schedule.SCHEDULES)}")
+    for item in plan.record:
+        if item not in RECORD:
+            raise PlanError(f"record {item!r}{_suggest(item, RECORD)}: known are {', '.join(RECORD)}")
+
+
+def _check_ranks(plan: Plan) -> None:
+    if plan.num_ranks > plan.max_ranks:
+        raise PlanError(
+            f"dp {plan.dp} x tp {plan.tp} x pp {plan.pp} = {plan.num_ranks} ranks, but at most {plan.max_ranks} are "
+            f"started on one machine: lower a degree, or raise max_ranks if the machine can bear it"
+        )
+    if plan.zero > 3:
+        raise PlanError(f"zero {plan.zero}: the stages are 0 (DDP), 1, 2 and 3")
+
+
+def _check_layers(plan: Plan) -> None:
+    if plan.layers > MAX_LAYERS and plan.task != "own":
+        raise PlanError(f"layers {plan.layers}: at most {MAX_LAYERS}")
+    if plan.split is not None:
+        if len(plan.split) != plan.num_stages or sum(plan.split) != plan.layers or min(plan.split) < 1:
+            raise PlanError(
+                f"split {plan.split} does not give each of {plan.num_stages} stages (pp {plan.pp} x virtual "
+                f"{plan.virtual}) at least one of {plan.layers} layers: it needs {plan.num_stages} numbers that sum to "
+                f"{plan.layers}"
+            )
+    elif plan.layers % plan.num_stages:
+        fits = [p for p in range(1, plan.layers + 1) if plan.layers % (p * plan.virtual) == 0]
+        raise PlanError(
+            f"{plan.layers} layers do not split over pp {plan.pp} x {plan.virtual} stage(s) per rank = "
+            f"{plan.num_stages} stages: choose pp {_either(fits)}, or layers "
+            f"{_round_up(plan.layers, plan.num_stages)}, or give split="
+        )
+
+
+def _check_batch(plan: Plan) -> None:
+    if plan.global_batch % plan.dp:
+        raise PlanError(
+            f"global_batch {plan.global_batch} does not divide over dp {plan.dp} replicas: choose "
+            f"{_round_up(plan.global_batch, plan.dp * plan.microbatches)}"
+        )
+    if plan.replica_batch % plan.microbatches:
+        raise PlanError(
+            f"each replica's {plan.replica_batch} samples (global_batch {plan.global_batch} / dp {plan.dp}) do not "
+            f"divide into {plan.microbatches} microbatches: choose global_batch "
+            f"{_round_up(plan.global_batch, plan.dp * plan.microbatches)}"
+        )
+
+
+def _check_schedule(plan: Plan) -> None:
+    if plan.pp == 1:
+        if plan.schedule is not None:
+            raise PlanError(f"schedule {plan.schedule!r} orders pipeline work, but pp is 1: set pp, or leave it out")
+        if plan.virtual > 1:
+            raise PlanError(f"virtual {plan.virtual} stages per rank need a pipeline, but pp is 1: set pp")
+        return
+    wrong = schedule.problem(plan.schedule, plan.pp, plan.microbatches, plan.virtual)
+    if wrong:
+        raise PlanError(wrong)
+    if not schedule.SCHEDULES[plan.schedule].runs_in_torch:
+        raise PlanError(
+            f"schedule {plan.schedule!r} can be planned and simulated, but torch has no runtime class for it: "
+            f"run {_either([n for n, s in schedule.SCHEDULES.items() if s.runs_in_torch])}"
+        )
+
+
+def _check_tensor_parallel(plan: Plan) -> None:
+    facts = TASKS[plan.task]
+    if plan.sequence_parallel and plan.tp == 1:
+        raise PlanError("sequence_parallel splits activations over the tp ranks, but tp is 1: set tp 2 or more")
+    if plan.tp == 1:
+        return
+    if not facts.cuttable and plan.task != "own":
+        fitting = [name for name, f in TASKS.items() if f.cuttable]
+        raise PlanError(f"tp {plan.tp} cuts linear layers, but {plan.task} has none to cut: use {_either(fitting)}")
+    if plan.task != "own" and plan.width % plan.tp:
+        wider = _round_up(plan.width, plan.tp)
+        raise PlanError(f"width {plan.width} does not divide over tp {plan.tp}: choose {wider}")
+    if plan.sequence_parallel and not facts.sequence:
+        fitting = [name for name, f in TASKS.items() if f.sequence]
+        raise PlanError(f"sequence_parallel needs a sequence to split, {plan.task} has none: use {_either(fitting)}")
+    if facts.sequence and plan.heads % plan.tp:
+        raise PlanError(f"heads {plan.heads} do not divide over tp {plan.tp}: choose {_round_up(plan.heads, plan.tp)}")
+    if plan.sequence_parallel and plan.context % plan.tp:
+        raise PlanError(f"context {plan.context} does not divide over tp {plan.tp} ranks of sequence parallelism")
+    if plan.sequence_parallel and plan.tensor == "by_hand":
+        raise PlanError("sequence_parallel is torch's: with tensor='by_hand' leave it out, or use tensor='dtensor'")
+
+
+def _check_sizes(plan: Plan) -> None:
+    if plan.task == "chars" and plan.width % plan.heads:
+        wider = _round_up(plan.width, plan.heads)
+        raise PlanError(f"width {plan.width} does not divide into {plan.heads} heads: choose {wider}")
+
+
+def _check_zero(plan: Plan) -> None:
+    if plan.zero and plan.dp == 1:
+        raise PlanError(f"zero {plan.zero} shares state between data parallel replicas, but dp is 1: set dp 2 or more")
+    if plan.zero == 1 and plan.pp * plan.tp > 1:
+        raise PlanError(
+            "zero 1 (ZeroRedundancyOptimizer) takes plain parameters of DDP, not the DTensors of tp or a pipeline "
+            "stage: use zero 2 with tp or pp, or dp alone"
+        )
+    if plan.offload and plan.zero < 2:
+        raise PlanError(f"offload is FSDP2's, which zero 2 and 3 use; zero is {plan.zero}: set zero 2 or 3")
+
+
+def _check_grad_sync(plan: Plan) -> None:
+    if plan.grad_sync != "engine" and (plan.zero or plan.tp * plan.pp > 1 or plan.dp == 1):
+        raise PlanError(
+            f"grad_sync {plan.grad_sync!r} replaces DDP: it needs dp 2 or more, zero 0, tp 1 and pp 1 "
+            f"(here dp {plan.dp}, zero {plan.zero}, tp {plan.tp}, pp {plan.pp})"
+        )
+    if plan.tensor == "by_hand" and (plan.tp == 1 or plan.zero):
+        raise PlanError(
+            f"tensor 'by_hand' cuts layers over tp ranks without DTensor: it needs tp 2 or more and zero 0 "
+            f"(here tp {plan.tp}, zero {plan.zero})"
+        )
+
+
+def _check_recompute(plan: Plan) -> None:
+    if plan.recompute and plan.pp > 1 and schedule.SCHEDULES[plan.schedule].splits_backward:
+        whole = [n for n, s in schedule.SCHEDULES.items() if s.runs_in_torch and not s.splits_backward]
+        raise PlanError(
+            f"schedule {plan.schedule!r} splits backward into halves, which torch cannot do through a recomputed "
+            f"layer: use {_either(whole)}, or recompute=False"
+        )
+
+
+_CHECKS = (
+    _check_choices,
+    _check_ranks,
+    _check_schedule,
+    _check_layers,
+    _check_batch,
+    _check_sizes,
+    _check_tensor_parallel,
+    _check_zero,
+    _check_grad_sync,
+    _check_recompute,
+)
+
+
+def _suggest(name: Any, known: Any) -> str:
+    close = difflib.get_close_matches(str(name), list(known), 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _either(options: list[Any]) -> str:
+    shown = [str(option) for option in options]
+    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def _round_up(value: int, step: int) -> int:
+    return -(-value // step) * step

@@ -1,0 +1,35 @@
+"""One ES module out of several files, without a bundler.
+
+In: names of modules in `static/`. Out: the text of one module for anywidget, which takes exactly one.
+
+The files are ordinary ES modules, so node tests and editors read them as they are. Joining them needs only this: imports
+between them are dropped (all names now live in one scope), and so is the word `export`, except in front of the default
+export of the last file. What it asks of the files: an import or export stands at the start of a line, nothing is renamed
+while imported, and no two files use the same top-level name (a test checks that).
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+STATIC = Path(__file__).with_name("static")
+
+_IMPORT = re.compile(r'^import\s[^;]*?from\s+"\./[\w./]+";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export\s+(?!default\b)", re.MULTILINE)
+
+
+@cache
+def join_modules(*names: str) -> str:
+    """The modules `static/<name>.js`, in order, as one. A module comes after those it imports."""
+    return "\n".join(_body(name) for name in names)
+
+
+@cache
+def stylesheet(*names: str) -> str:
+    """The stylesheets `static/<name>.css`, in order, as one."""
+    return "\n".join((STATIC / f"{name}.css").read_text(encoding="utf-8") for name in names)
+
+
+def _body(name: str) -> str:
+    text = (STATIC / f"{name}.js").read_text(encoding="utf-8")
+    return f"// --- {name}.js\n" + _EXPORT.sub("", _IMPORT.sub("", text))

@@ -1,0 +1,52 @@
+"""What a run came to, in numbers: a card of facts, and the proof that it equals the serial run.
+
+In: a `Trace`. Out: a `Report` widget; `static/report.js` lays it out. Figures of one's own can be passed in.
+"""
+
+from collections.abc import Mapping
+
+import anywidget
+import traitlets
+
+from labkit.trace import Trace
+from labkit.view.esm import join_modules, stylesheet
+
+_PROOF_NAMES = {"loss": "loss", "grad": "gradients", "weight": "weights"}
+
+
+class Report(anywidget.AnyWidget):
+    """Facts as (name, value) pairs, and a proof as (what, largest difference)."""
+
+    _esm = join_modules("markup", "report")
+    _css = stylesheet("player", "report")
+
+    facts = traitlets.List().tag(sync=True)
+    proof = traitlets.List().tag(sync=True)
+    proof_note = traitlets.Unicode().tag(sync=True)
+    theme = traitlets.Enum(("auto", "light", "dark"), "auto").tag(sync=True)
+
+
+def report(trace: Trace, *, facts: Mapping[str, str] | None = None) -> Report:
+    """The report of a trace; `facts` come after those that the trace itself tells."""
+    proof, note = proof_of(trace)
+    return Report(facts=[*facts_of(trace).items(), *(facts or {}).items()], proof=proof, proof_note=note)
+
+
+def facts_of(trace: Trace) -> dict[str, str]:
+    """What the trace's metadata says, in words."""
+    meta = trace.meta
+    facts = {"ranks": f"{meta.num_ranks}", "events": f"{trace.events.height:,}"}
+    if meta.losses:
+        facts["loss"] = f"{meta.losses[0]:.4g} → {meta.losses[-1]:.4g}"
+    return facts | {name.replace("_", " "): f"{seconds:.2f} s" for name, seconds in meta.seconds.items()}
+
+
+def proof_of(trace: Trace) -> tuple[list[tuple[str, str]], str]:
+    """Largest differences from the serial run, and a sentence on how they were taken; empty where nothing was compared."""
+    equality = trace.meta.equality
+    if not equality:
+        return [], ""
+    differences = {key.removesuffix("_max_abs_diff"): value for key, value in equality.items() if "max_abs_diff" in key}
+    proof = [(_PROOF_NAMES.get(name, name), f"{value:.1e}" if value else "0") for name, value in differences.items()]
+    dtype = equality.get("dtype")
+    return proof, "Largest difference from the same training on one rank" + (f", in {dtype}." if dtype else ".")

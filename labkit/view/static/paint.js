@@ -1,0 +1,317 @@
+// Drawing a scene on a canvas. A static layer (spans, labels) is painted when the view changes; every frame copies it and
+// adds what moves. A *scene* is all that is drawn: spans, rows, layout, view, looks, tables of names, colours.
+
+import { boxOf, endOf, linkedWith, messagesWithin, pixelShares, spanAt, ticks, valueOf, visible } from "./geometry.js";
+import { labelsOf, opText, unitFor } from "./wording.js";
+
+const FONT = 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
+const MOST_MESSAGES = 600; // more at once say nothing: then only those under way are drawn
+const MOST_OUTLINED = 50_000; // spans; beyond, the outline of the present ones costs more than it tells
+
+export const xOf = ({ layout, view }, time) =>
+  layout.left + ((time - view[0]) / (view[1] - view[0])) * (layout.right - layout.left);
+
+export const timeOf = ({ layout, view }, x) =>
+  view[0] + ((x - layout.left) / (layout.right - layout.left)) * (view[1] - view[0]);
+
+// ---- fills ------------------------------------------------------------------------------------------------------------
+
+/** Per look {base, fill, text}: the plain colour, what to fill with (colour or pattern), and the text colour on it. */
+export function makeFills(looks, theme, dpr) {
+  return looks.map((look) => {
+    const base = look[theme], text = look[`text_${theme}`];
+    return { base, text, patterned: look.pattern !== "solid", fill: look.pattern === "solid" ? base : patternOf(look.pattern, base, text, dpr) };
+  });
+}
+
+const STROKES = { // in a tile of 8 x 8
+  stripes: [[-2, 2, 2, -2], [-2, 10, 10, -2], [6, 10, 10, 6]],
+  hatch: [[-2, 2, 2, -2], [-2, 10, 10, -2], [6, 10, 10, 6]],
+  bars: [[2, 0, 2, 8], [6, 0, 6, 8]],
+  grid: [[4, 0, 4, 8], [0, 4, 8, 4]],
+  dots: [],
+};
+const STRENGTH = { stripes: 0.28, hatch: 0.24, bars: 0.22, grid: 0.22, dots: 0.4 };
+
+function patternOf(name, base, ink, dpr) {
+  const size = Math.round(8 * dpr), tile = new OffscreenCanvas(size, size), g = tile.getContext("2d");
+  g.scale(size / 8, size / 8);
+  g.fillStyle = base; g.fillRect(0, 0, 8, 8);
+  g.globalAlpha = STRENGTH[name]; g.fillStyle = g.strokeStyle = ink; g.lineWidth = 1;
+  for (const [x0, y0, x1, y1] of STROKES[name]) { g.beginPath(); g.moveTo(x0, y0); g.lineTo(x1, y1); g.stroke(); }
+  if (name === "dots") for (const [x, y] of [[2, 2], [6, 6]]) { g.beginPath(); g.arc(x, y, 1, 0, 7); g.fill(); }
+  const pattern = g.createPattern(tile, "repeat");
+  pattern.setTransform(new DOMMatrix().scale(8 / size));
+  return pattern;
+}
+
+// ---- the static layer -------------------------------------------------------------------------------------------------
+
+/** All spans of the view on a canvas of their own. */
+export function paintLayer(scene) {
+  const { layout, rows, dpr } = scene;
+  const canvas = new OffscreenCanvas(Math.max(1, layout.width * dpr), Math.max(1, layout.height * dpr));
+  const g = canvas.getContext("2d");
+  g.scale(dpr, dpr);
+  g.beginPath(); g.rect(layout.left, 0, layout.right - layout.left, layout.height); g.clip();
+  g.textAlign = "center"; g.textBaseline = "middle";
+  rows.forEach((row, r) => {
+    const place = layout.rows[r];
+    paintIdle(g, scene, place.compute);
+    paintTrack(g, scene, row.compute, place.compute);
+    row.syncs.forEach((track, s) => { paintRail(g, scene, place.syncs[s]); paintTrack(g, scene, track, place.syncs[s]); });
+  });
+  return canvas;
+}
+
+function paintIdle(g, scene, { top, height }) {
+  const { layout, window } = scene, idle = scene.fills[scene.looks.findIndex((look) => look.name === "idle")];
+  const left = Math.max(layout.left, xOf(scene, window[0])), right = Math.min(layout.right, xOf(scene, window[1]));
+  g.fillStyle = idle.fill;
+  g.beginPath(); g.roundRect(left, top, Math.max(0, right - left), height, 4); g.fill();
+}
+
+function paintRail(g, { layout, colours }, { top, height }) {
+  g.fillStyle = colours.rail;
+  g.fillRect(layout.left, top + height / 2 - 0.5, layout.right - layout.left, 1);
+}
+
+function paintTrack(g, scene, track, box) {
+  const width = Math.floor(scene.layout.right - scene.layout.left);
+  const [a, b] = visible(scene.spans, track, ...scene.view);
+  if (b - a > 2 * width) return paintShares(g, scene, track, box, width);
+  const roomy = b - a < width / 5; // then a gap between spans is worth its pixel
+  for (let k = a; k < b; k++) paintSpan(g, scene, track, k, box, roomy);
+}
+
+/** More spans than pixels: each pixel column is a stack of what its time went to. */
+function paintShares(g, scene, track, { top, height }, width) {
+  const { spans, fills, view, layout } = scene, shares = pixelShares(spans, track, view, width, fills.length);
+  for (let x = 0; x < width; x++) {
+    let y = top + height;
+    for (let look = 0; look < fills.length; look++) {
+      const part = Math.min(1, shares[x * fills.length + look]) * height;
+      if (part < 0.2) continue;
+      g.fillStyle = fills[look].base;
+      g.fillRect(layout.left + x, Math.max(top, y - part), 1, Math.min(part, y - top));
+      y -= part;
+    }
+  }
+}
+
+function paintSpan(g, scene, track, k, box, roomy) {
+  const i = track.index[k], left = xOf(scene, scene.spans.start[i]), whole = xOf(scene, endOf(scene.spans, i)) - left;
+  const width = Math.max(whole === 0 ? 2 : 0.75, whole - (roomy && whole > 4 ? 1.25 : 0)), { top, height } = nestedBox(track.depth[k], box);
+  const fill = scene.fills[scene.spans.look[i]];
+  g.fillStyle = fill.fill;
+  const before = Math.min(width, xOf(scene, scene.joined[i]) - left); // of a sync: pixels until its last rank joined
+  if (before > 1) paintUnjoined(g, left, top, before, height);
+  paintBlock(g, left + Math.max(0, before), top, Math.max(0.75, width - Math.max(0, before)), height);
+  if (width < 15 || height < 12) return;
+  const next = track.index[k + 1], holds = next !== undefined && track.depth[k + 1] > track.depth[k] &&
+    xOf(scene, endOf(scene.spans, next)) - xOf(scene, scene.spans.start[next]) > 10; // then its lower part is covered
+  paintLabel(g, scene, i, fill, left, width, holds ? { top, height: height * 0.58 } : { top, height });
+}
+
+function paintBlock(g, left, top, width, height) {
+  if (width > 5) { g.beginPath(); g.roundRect(left, top, width, height, Math.min(4, width / 3)); g.fill(); }
+  else g.fillRect(left, top, width, height);
+}
+
+/** The part of a sync in which a rank was still missing is pale: nothing moved yet. */
+function paintUnjoined(g, left, top, width, height) {
+  g.globalAlpha = 0.3;
+  paintBlock(g, left, top, width, height);
+  g.globalAlpha = 1;
+}
+
+/** A span inside another is drawn in the other's lower part, so that both can be read. */
+export function nestedBox(depth, { top, height }) {
+  return depth === 0 ? { top, height } : { top: top + height * 0.58, height: height * 0.42 - 1 };
+}
+
+function paintLabel(g, scene, i, fill, left, width, { top, height }) {
+  if (height < 11) return;
+  const seen = [Math.max(left, scene.layout.left), Math.min(left + width, scene.layout.right)], room = seen[1] - seen[0] - 6;
+  g.font = `600 ${height >= 22 ? 12 : 11}px ${FONT}`;
+  const label = labelsOf(scene, i).find((text) => widthOf(g, text) <= room);
+  if (!label) return;
+  const x = (seen[0] + seen[1]) / 2, y = top + height / 2 + 0.5;
+  if (fill.patterned) { g.strokeStyle = fill.base; g.lineWidth = 4; g.lineJoin = "round"; g.strokeText(label, x, y); }
+  g.fillStyle = fill.text;
+  g.fillText(label, x, y);
+}
+
+const widths = new Map(); // measuring text is the slowest part of painting labels
+function widthOf(g, text) {
+  const key = g.font.slice(0, 9) + text;
+  if (widths.size > 5000) widths.clear();
+  if (!widths.has(key)) widths.set(key, g.measureText(text).width);
+  return widths.get(key);
+}
+
+// ---- a frame ----------------------------------------------------------------------------------------------------------
+
+/** The picture at time `now.t`. `now`: {t, isStarted, hovered, selected, focusRow, isCalm}. */
+export function paintFrame(g, scene, layer, now) {
+  const { layout, dpr, colours } = scene;
+  g.setTransform(dpr, 0, 0, dpr, 0, 0);
+  g.clearRect(0, 0, layout.width, layout.height);
+  paintAxis(g, scene);
+  paintNames(g, scene, now.focusRow);
+  const x = Math.max(layout.left, Math.min(layout.right, xOf(scene, now.t)));
+  copy(g, scene, layer, layout.left, x, 1);
+  copy(g, scene, layer, x, layout.right, now.isStarted ? 0.34 : 1);
+  g.save();
+  g.beginPath(); g.rect(layout.left - 4, 0, layout.right - layout.left + 8, layout.height); g.clip();
+  if (now.isStarted && scene.spans.count < MOST_OUTLINED) paintPresent(g, scene, layer, now.t, x);
+  paintMessages(g, scene, now);
+  paintMarked(g, scene, now);
+  g.restore();
+  if (now.t >= scene.view[0] && now.t <= scene.view[1]) paintPlayhead(g, scene, x, colours.playhead);
+}
+
+function copy(g, { layout, dpr }, layer, from, to, alpha, top = 0, height = layout.height) {
+  if (to <= from) return;
+  g.globalAlpha = alpha;
+  g.drawImage(layer, from * dpr, top * dpr, (to - from) * dpr, height * dpr, from, top, to - from, height);
+  g.globalAlpha = 1;
+}
+
+function paintAxis(g, scene) {
+  const { layout, view, colours } = scene, [name, size] = unitFor(view[1] - view[0]);
+  const { every, times } = ticks(view.map((t) => t / size), (layout.right - layout.left) / (layout.narrow ? 64 : 86));
+  const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(every) + 1e-9)));
+  g.font = `11px ${FONT}`; g.textBaseline = "top"; g.textAlign = "center";
+  for (const time of times) {
+    const x = xOf(scene, time * size);
+    g.fillStyle = colours.grid; g.fillRect(Math.round(x), 10, 1, layout.plotBottom - 6);
+    g.fillStyle = colours.muted; g.fillText(time.toFixed(digits), Math.min(x, layout.right - 4), layout.plotBottom + 8);
+  }
+  g.textAlign = "left";
+  g.fillText(layout.left < 100 ? name : `time in ${name}`, 4, layout.plotBottom + 8);
+}
+
+function paintNames(g, { layout, rows, colours }, focusRow) {
+  g.textAlign = "left"; g.textBaseline = "middle";
+  rows.forEach((row, r) => {
+    const { compute, top, bottom } = layout.rows[r], middle = compute.top + compute.height / 2;
+    const twoLines = row.place && bottom - top >= 30, y = twoLines ? middle - 7 : middle;
+    if (r === focusRow) { g.fillStyle = colours.accent; g.fillRect(0, top, 3, bottom - top); }
+    g.fillStyle = colours.text; g.font = `600 12px ${FONT}`;
+    const name = `rank ${row.rank}`;
+    g.fillText(name, 8, y);
+    if (!row.place) return;
+    g.fillStyle = colours.muted; g.font = `11px ${FONT}`;
+    if (twoLines) g.fillText(layout.narrow ? abbreviated(row.place) : row.place, 8, middle + 8);
+    else if (!layout.narrow) g.fillText(abbreviated(row.place), 62, y);
+  });
+}
+
+/** "stage 1 · dp 0" -> "s1 d0" */
+const abbreviated = (place) => place.split(" · ").map((part) => part[0] + part.split(" ")[1]).join(" ");
+
+/** What runs at time t: full strength to its end, and an outline. */
+function paintPresent(g, scene, layer, t, x) {
+  const { spans, rows, layout, colours } = scene;
+  rows.forEach((row, r) => {
+    const i = spanAt(spans, row.compute, t);
+    if (i < 0 || spans.duration[i] === 0) return;
+    const { top, height } = layout.rows[r].compute;
+    const left = Math.max(layout.left, xOf(scene, spans.start[i])), right = Math.min(layout.right, xOf(scene, endOf(spans, i)));
+    if (right - left < 3) return;
+    copy(g, scene, layer, Math.max(x, left), right, 0.6, top, height);
+    g.strokeStyle = colours.text; g.lineWidth = 1.5;
+    g.beginPath(); g.roundRect(left + 0.75, top + 0.75, right - left - 2.5, height - 1.5, 4); g.stroke();
+  });
+}
+
+function paintMessages(g, scene, now) {
+  const { spans, messages, view } = scene;
+  let [a, b] = messagesWithin(spans, messages, ...view);
+  const crowded = b - a > MOST_MESSAGES;
+  if (crowded) [a, b] = messagesWithin(spans, messages, now.t, now.t);
+  for (let k = a; k < b; k++) {
+    const send = messages.from[k], receive = messages.to[k];
+    const isUnderWay = now.isStarted && spans.start[send] <= now.t && now.t <= endOf(spans, receive);
+    const isMarked = [now.hovered, now.selected].some((i) => i >= 0 && concerns(spans, i, send, receive));
+    if (crowded && !isUnderWay && !isMarked) continue;
+    const isFuture = now.isStarted && spans.start[send] > now.t;
+    paintMessage(g, scene, send, receive, { isUnderWay, isMarked, isFuture, now });
+  }
+}
+
+/** Whether a span is one end of a message, waits for it, or works on its microbatch. */
+function concerns(spans, i, send, receive) {
+  if (i === send || i === receive) return true;
+  const link = valueOf(spans, "link", i);
+  if (link !== null) return link === spans.link[send];
+  const same = (name) => valueOf(spans, name, i) !== null && valueOf(spans, name, i) === valueOf(spans, name, send);
+  return same("microbatch") && same("step");
+}
+
+function paintMessage(g, scene, send, receive, { isUnderWay, isMarked, isFuture, now }) {
+  const { spans, layout, colours, rowOf } = scene, from = layout.rows[rowOf.get(spans.rank[send])], to = layout.rows[rowOf.get(spans.rank[receive])];
+  if (!from || !to) return;
+  const isDown = to.top > from.top, start = spans.start[send], end = Math.max(start, endOf(spans, receive));
+  const x0 = xOf(scene, start), x1 = xOf(scene, end), y0 = isDown ? from.bottom + 1 : from.top - 1, y1 = isDown ? to.top - 1 : to.bottom + 1;
+  const middle = (y0 + y1) / 2, strong = isMarked || isUnderWay;
+  g.globalAlpha = strong ? 1 : isFuture ? 0.28 : 0.75;
+  g.strokeStyle = g.fillStyle = isMarked ? colours.accent : strong ? colours.text : colours.muted;
+  g.lineWidth = strong ? 1.75 : 1;
+  g.beginPath(); g.moveTo(x0, y0); g.bezierCurveTo(x0, middle, x1, middle, x1, y1); g.stroke();
+  const back = isDown ? -6 : 6;
+  g.beginPath(); g.moveTo(x1, y1); g.lineTo(x1 - 3.25, y1 + back); g.lineTo(x1 + 3.25, y1 + back); g.fill();
+  if (isUnderWay && !now.isCalm) paintParcel(g, colours, (now.t - start) / Math.max(1, end - start), [x0, y0], [x0, middle], [x1, middle], [x1, y1]);
+  g.globalAlpha = 1;
+}
+
+/** The message on its way: a dot at share u of the curve. */
+function paintParcel(g, colours, u, ...points) {
+  const weights = [(1 - u) ** 3, 3 * u * (1 - u) ** 2, 3 * u * u * (1 - u), u ** 3];
+  const at = (axis) => points.reduce((sum, point, k) => sum + weights[k] * point[axis], 0);
+  g.beginPath(); g.arc(at(0), at(1), 4.5, 0, 7);
+  g.fillStyle = colours.playhead; g.fill();
+  g.strokeStyle = colours.page; g.lineWidth = 1.5; g.stroke();
+}
+
+/** Outlines of the hovered and the selected span, and the line that ties a collective together. */
+function paintMarked(g, scene, { hovered, selected }) {
+  for (const i of new Set([selected, hovered])) {
+    if (i < 0) continue;
+    const isMessage = ["send", "recv"].includes(opText(scene.channels, scene.spans, i));
+    const others = isMessage ? [] : linkedWith(scene.spans, i);
+    if (others.length > 1) paintTie(g, scene, others);
+    for (const other of others) outline(g, scene, other, scene.colours.accent, 1.5);
+    outline(g, scene, i, scene.colours.text, 2.25);
+  }
+}
+
+function outline(g, scene, i, colour, width) {
+  const box = boxOf(scene.spans, scene.rows, scene.layout, i);
+  if (!box) return;
+  const left = xOf(scene, scene.spans.start[i]), right = Math.max(left + 3, xOf(scene, endOf(scene.spans, i)));
+  g.strokeStyle = colour; g.lineWidth = width;
+  g.beginPath(); g.roundRect(left - 1, box.top - 1, right - left + 1, box.height + 2, 5); g.stroke();
+}
+
+/** From the moment each rank joined a collective to the next rank's, and so for the moments it was done. */
+function paintTie(g, scene, members) {
+  const points = members
+    .map((i) => ({ i, box: boxOf(scene.spans, scene.rows, scene.layout, i) })).filter(({ box }) => box)
+    .sort((one, other) => one.box.top - other.box.top);
+  g.strokeStyle = scene.colours.accent; g.lineWidth = 1.5;
+  for (const [edge, dash] of [[(i) => scene.spans.start[i], [4, 3]], [(i) => endOf(scene.spans, i), []]]) {
+    g.setLineDash(dash);
+    g.beginPath();
+    for (const { i, box } of points) { const x = xOf(scene, edge(i)); g.lineTo(x, box.top); g.lineTo(x, box.top + box.height); }
+    g.stroke();
+  }
+  g.setLineDash([]);
+}
+
+function paintPlayhead(g, { layout }, x, colour) {
+  g.fillStyle = colour;
+  g.fillRect(x - 0.75, 4, 1.5, layout.plotBottom);
+  g.beginPath(); g.moveTo(x - 5.5, 0); g.lineTo(x + 5.5, 0); g.lineTo(x + 5.5, 3); g.lineTo(x, 10); g.lineTo(x - 5.5, 3); g.fill();
+}

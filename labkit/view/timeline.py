@@ -1,0 +1,72 @@
+"""The timeline: what every rank did, when, and who waited for whom.
+
+In: a `Trace`, from whatever source. Out: a `Timeline` widget; `static/timeline.js` draws it.
+"""
+
+from typing import Any, Literal
+
+import traitlets
+
+from labkit.trace import Trace
+from labkit.view.esm import join_modules, stylesheet
+from labkit.view.player import Player
+from labkit.view.spans import spans_of
+
+Detail = Literal["stage", "layer"]
+
+
+class Timeline(Player):
+    """One row for every rank: its computation, its waits and, below, its communication.
+
+    >>> widget = timeline(trace)
+    >>> widget.observe(lambda change: print(trace.events.row(change["new"], named=True)), "selected")
+    """
+
+    _esm = join_modules("geometry", "clock", "markup", "wording", "paint", "timeline")
+    _css = stylesheet("player", "timeline")
+
+    columns = traitlets.Dict().tag(sync=True)
+    layers = traitlets.List().tag(sync=True)
+    channels = traitlets.List().tag(sync=True)
+    ranks = traitlets.List().tag(sync=True)
+    step = traitlets.Int(None, allow_none=True).tag(sync=True)
+    detail = traitlets.Enum(("stage", "layer"), "stage").tag(sync=True)
+
+
+def timeline(
+    trace: Trace, *, step: int | None = None, detail: Detail = "stage", title: str | None = None
+) -> Timeline:
+    """A player for a trace. `step` opens on one training step; readers can pick others in the player itself."""
+    steps = trace.events["step"].drop_nulls()
+    if step is not None and not (steps == step).any():
+        known = f"steps {steps.min()} to {steps.max()}" if len(steps) else "no steps"
+        raise ValueError(f"step {step} is not in this trace: it has {known}")
+    spans = spans_of(trace)
+    return Timeline(
+        trace.meta,
+        heading=trace.title.rpartition(" (")[0] if title is None else title,  # the badge says where times come from
+        columns=spans.columns,
+        layers=spans.layers,
+        channels=spans.channels,
+        ranks=rank_labels(trace),
+        step=step,
+        detail=detail,
+    )
+
+
+def rank_labels(trace: Trace) -> list[dict[str, Any]]:
+    """For every rank its number and where it sits: {"rank": 5, "place": "stage 1 · dp 0 · tp 1"}.
+
+    Axes of degree 1 say nothing and are left out.
+    """
+    mesh = trace.meta.mesh
+    seen = trace.events["rank"].drop_nulls().max()
+    num_ranks = max(trace.meta.num_ranks, 0 if seen is None else int(seen) + 1)
+    labels = []
+    for rank in range(num_ranks):
+        coordinate = mesh.coordinate(rank) if mesh.num_ranks == num_ranks and trace.meta.plan else {}
+        parts = [
+            f"{'stage' if axis == 'pp' else axis} {at}" for axis, at in coordinate.items() if getattr(mesh, axis) > 1
+        ]
+        labels.append({"rank": rank, "place": " · ".join(parts)})
+    return labels
