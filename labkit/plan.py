@@ -374,6 +374,11 @@ def _check_zero(plan: Plan) -> None:
             "zero 1 (ZeroRedundancyOptimizer) takes plain parameters of DDP, not the DTensors of tp or a pipeline "
             "stage: use zero 2 with tp or pp, or dp alone"
         )
+    if plan.zero == 3 and plan.pp > 1 and schedule.SCHEDULES[plan.schedule].splits_backward:
+        raise PlanError(
+            f"zero 3 frees gathered weights between the two halves of backward that schedule {plan.schedule!r} splits, "
+            f"and torch then computes wrong gradients without a word: use zero 2, or a schedule with whole backwards"
+        )
     if plan.offload and plan.zero < 2:
         raise PlanError(f"offload is FSDP2's, which zero 2 and 3 use; zero is {plan.zero}: set zero 2 or 3")
 

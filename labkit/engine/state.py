@@ -12,13 +12,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 from labkit.engine.by_hand import cut_dim
 from labkit.engine.parallelize import Stage
 from labkit.job import State
-
-_WRAPPERS = ("module.", "_checkpoint_wrapped_module.")
-
 
 def gather_state(stages: list[Stage]) -> State:
     """Collect what is cut or sharded. All ranks must call it together."""
@@ -31,13 +29,13 @@ def gather_state(stages: list[Stage]) -> State:
 
 
 def _named_parameters(stages: list[Stage]) -> Iterator[tuple[str, nn.Parameter, nn.Module]]:
+    """Names as the serial model has them: without what wrapping added."""
     for stage in stages:
-        for path, module in stage.module.named_modules():
+        root = stage.module.module if isinstance(stage.module, DistributedDataParallel) else stage.module
+        for path, module in root.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
-                full = f"{path}.{name}"
-                for wrapper in _WRAPPERS:
-                    full = full.replace(wrapper, "")
-                yield full.lstrip("."), parameter, module
+                parts = [part for part in (*path.split("."), name) if part != "_checkpoint_wrapped_module"]
+                yield ".".join(parts), parameter, module
 
 
 def _whole(tensor: Tensor, module: nn.Module, name: str) -> np.ndarray:

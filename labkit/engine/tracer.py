@@ -47,6 +47,7 @@ class Tracer:
         self._splits_backward = False
         self.stage = 0
         self._kind = _FORWARD  # of the stage's present work
+        self._layer_kind = _FORWARD  # of its layers: the weight half of the first stage is their whole backward
         self._work_ns = 0  # set duration of one layer's share of it
         self._open: tuple[int, int, int] | None = None  # layer at work in backward: (layer, start, CPU start)
         self._weights_left: dict[int, int] = {}
@@ -76,7 +77,7 @@ class Tracer:
     def work(self, kind: int, stage: int, microbatch: int) -> Iterator[None]:
         """Everything inside is the stage's forward, backward, or half of a backward, of this microbatch."""
         recorder, device = self.recorder, self.device
-        self.stage, self._kind = stage, kind
+        self.stage, self._kind, self._layer_kind = stage, kind, kind
         if recorder is not None:
             recorder.stage, recorder.microbatch, recorder.layer = stage, microbatch, NONE
         start_ns, cpu_ns = device.now(), time.thread_time_ns()
@@ -166,6 +167,8 @@ class Tracer:
 
     def _backward_reaches(self, code: int, grad: Tensor) -> None:
         """The gradient of the output of layer `code` is there: the layer above is done, this one starts."""
+        if self._weights_left:
+            return  # the weight half starts inside a layer and may pass its output again
         if self._open is None:
             torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
         else:
@@ -176,7 +179,7 @@ class Tracer:
         self._open = (code, start_ns, time.thread_time_ns())
         if self.recorder is not None:
             self.recorder.layer = code
-            self.recorder.begin(self._kind, start_ns)
+            self.recorder.begin(self._layer_kind, start_ns)
 
     def _close_layer(self) -> None:
         code, start_ns, cpu_ns = self._open
@@ -184,7 +187,7 @@ class Tracer:
         if device.paced:
             device.worked(("backward", code))
         if recorder is not None:
-            recorder.span(self._kind, start_ns, device.now(), cpu_ns=time.thread_time_ns() - cpu_ns, layer=code)
+            recorder.span(self._layer_kind, start_ns, device.now(), cpu_ns=time.thread_time_ns() - cpu_ns, layer=code)
 
     def _backward_ends(self) -> None:
         """Called by autograd when the graph is done; DDP's own callback, which waits for its buckets, comes later."""
@@ -206,8 +209,11 @@ class Tracer:
 
     def begin_weights(self, layers: list[int]) -> None:
         """The weight half of these layers starts now."""
-        self._weights_left = {code: self._num_weights.get(code, 0) for code in layers}
-        self._open_weights()
+        self._weights_left = {code: self._num_weights[code] for code in layers if code in self._num_weights}
+        if self._weights_left:
+            self._open_weights()
+        else:
+            self._layer_kind = _BACKWARD
 
     def _open_weights(self) -> None:
         self._forward_open = (self.device.now(), time.thread_time_ns())
@@ -215,7 +221,7 @@ class Tracer:
             self.device.advance(self._work_ns, ("weight", 0))
 
     def _weight_done(self, code: int, grad: Tensor) -> None:
-        if self._kind != _WEIGHT or code not in self._weights_left:
+        if code not in self._weights_left:
             return
         self._weights_left[code] -= 1
         if self._weights_left[code]:

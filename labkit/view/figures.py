@@ -38,7 +38,7 @@ def loss_figure(trace: Trace, *, theme: Theme = "light") -> Chart:
     """The loss of every step. One step is a single dot; a trace without losses says so."""
     losses = trace.meta.losses
     figure = _chart("Loss", trace, theme)
-    figure.update_layout(xaxis_title="step", yaxis_title="loss", height=300, hovermode="x")
+    figure.update_layout(xaxis_title="step", yaxis_title="loss", height=320, hovermode="x")
     figure.update_xaxes(dtick=1 if len(losses) <= 20 else None, range=[-0.4, max(len(losses), 2) - 0.6])
     if not losses:
         return _say(figure, "This trace holds no losses: nothing was trained.")

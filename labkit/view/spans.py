@@ -34,7 +34,7 @@ _CHANNEL = ("op", "axis", "group_text", "peer", "dtype")
 
 _DTYPES = {
     "start": "<f8",
-    "duration": "<f4",
+    "duration": "<f8",  # doubles hold whole ns exactly: spans that touch must not seem to overlap
     "rank": "<u2",
     "grain": "u1",
     "look": "u1",

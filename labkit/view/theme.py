@@ -110,12 +110,13 @@ def template(theme: Theme = "light") -> go.layout.Template:
         "dark": ("#e6e8eb", "#a3aebd", "#343a42", "#1a1d23"),
     }[theme]
     axis = dict(
-        gridcolor=line, linecolor=line, zerolinecolor=line, title_font_color=muted, tickfont_color=muted, automargin=True
+        gridcolor=line, linecolor=line, zerolinecolor=line, automargin=True,
+        title=dict(font=dict(color=muted, size=13)), tickfont_color=muted,
     )
     return go.layout.Template(
         layout=dict(
             font=dict(family=FONT, size=13, color=text),
-            title=dict(x=0, xanchor="left", xref="paper", font_size=15),
+            title=dict(x=0, xanchor="left", xref="paper", font_size=15, subtitle_font=dict(size=12, color=muted)),
             paper_bgcolor=page,
             plot_bgcolor=page,
             colorway=[
@@ -124,7 +125,7 @@ def template(theme: Theme = "light") -> go.layout.Template:
             xaxis=axis,
             yaxis=axis,
             hoverlabel=dict(font=dict(family=FONT, size=12)),
-            margin=dict(l=56, r=20, t=48, b=44),
+            margin=dict(l=56, r=20, t=72, b=44),
             legend=dict(orientation="h", x=0, y=1.02, yanchor="bottom"),
         )
     )

@@ -36,7 +36,7 @@ def options() -> list[str]:
         f"--VoilaExecutor.timeout={CELL_TIMEOUT_S}",
         # A closing page asks for its kernel's end without the XSRF token; refused, every closed tab leaks a kernel.
         # Other origins stay refused.
-        "--Voila.tornado_settings={'disable_check_xsrf': True}",
+        "--Voila.tornado_settings=disable_check_xsrf=True",
         f"--MappingKernelManager.cull_idle_timeout={IDLE_S}",
         f"--MappingKernelManager.cull_interval={CULL_EVERY_S}",
     ]
@@ -51,7 +51,7 @@ def notebook_cards(folder: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
 
 def add_cards(page_config: dict[str, Any], *, settings: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Voila's page_config_hook: hands the cards to the index page's template."""
-    page_config["labkitCards"] = notebook_cards(Path(settings["server_root_dir"]).expanduser())
+    page_config["labkitCards"] = notebook_cards(settings["contents_manager"].root_dir)
     return page_config
 
 

@@ -7,7 +7,7 @@
 export const GRAIN = { step: 0, stage: 1, layer: 2, either: 3, sync: 4 };
 
 const TYPES = {
-  start: Float64Array, duration: Float32Array, rank: Uint16Array, grain: Uint8Array, look: Uint8Array, row: Uint32Array,
+  start: Float64Array, duration: Float64Array, rank: Uint16Array, grain: Uint8Array, look: Uint8Array, row: Uint32Array,
   step: Int32Array, microbatch: Int32Array, stage: Int16Array, layer: Int32Array, channel: Int32Array, link: Int32Array,
   seq: Int32Array, size_bytes: Float64Array, cpu_ns: Float64Array, late_ns: Float64Array, num_samples: Int32Array,
   samples: Int32Array,
@@ -71,14 +71,15 @@ export function detailsIn(spans) {
   return found;
 }
 
-/** One row for every rank: {rank, place, compute, syncs}. Spans are ordered by rank, then start. */
-export function buildRows(spans, ranks, detail) {
+/** One row for every rank: {rank, place, compute, syncs}, of the spans that touch the window. Spans come by rank, then start. */
+export function buildRows(spans, ranks, detail, [from, to]) {
   const present = detailsIn(spans);
   const grain = present[detail] ? GRAIN[detail] : present.stage ? GRAIN.stage : GRAIN.layer;
   let at = 0;
   return ranks.map(({ rank, place }) => {
     const compute = [], syncs = [];
     for (; at < spans.count && spans.rank[at] === rank; at++) {
+      if (spans.start[at] > to || endOf(spans, at) < from) continue;
       if (spans.grain[at] === GRAIN.sync) syncs.push(at);
       else if (spans.grain[at] === grain || spans.grain[at] === GRAIN.either) compute.push(at);
     }
@@ -86,18 +87,35 @@ export function buildRows(spans, ranks, detail) {
   });
 }
 
-/** A track: span numbers, how far they reach so far, and how deep each lies inside others. */
+/** A track: span numbers, how far they reach so far, how deep each lies inside others. A span inside one of its own look
+    (a wait within a wait) is left out: it would tell nothing. */
 export function track(spans, numbers) {
-  const index = Uint32Array.from(numbers), reach = new Float64Array(index.length), depth = new Uint8Array(index.length);
-  const open = []; // ends of the spans that contain the present one
+  const seen = withoutEchoes(spans, numbers);
+  const index = Uint32Array.from(seen), reach = new Float64Array(index.length), depth = new Uint8Array(index.length);
+  const open = []; // spans that contain the present one
   let furthest = -Infinity;
   index.forEach((i, k) => {
-    while (open.length && open[open.length - 1] <= spans.start[i]) open.pop();
+    while (open.length && !contains(spans, open[open.length - 1], i)) open.pop();
     depth[k] = Math.min(255, open.length);
-    open.push(endOf(spans, i));
+    open.push(i);
     reach[k] = furthest = Math.max(furthest, endOf(spans, i));
   });
   return { index, reach, depth };
+}
+
+function withoutEchoes(spans, numbers) {
+  const last = []; // by look: the span that reaches furthest so far
+  return numbers.filter((i) => {
+    const look = spans.look[i], before = last[look];
+    if (before !== undefined && contains(spans, before, i)) return false;
+    if (before === undefined || endOf(spans, i) > endOf(spans, before)) last[look] = i;
+    return true;
+  });
+}
+
+/** Whether span b lies inside the longer span a. Spans that only overlap, or are the same, lie side by side. */
+function contains(spans, a, b) {
+  return spans.start[b] < endOf(spans, a) && endOf(spans, b) <= endOf(spans, a) && spans.duration[b] < spans.duration[a];
 }
 
 /** Overlapping syncs spread over a few lists, each without overlap as long as there are lists enough. */
@@ -110,6 +128,13 @@ export function packed(spans, numbers) {
     ends[at] = Math.max(ends[at] ?? -Infinity, endOf(spans, i));
   }
   return lists;
+}
+
+/** The longest span that lies directly or deeper inside the k-th of a track; 0 ns where there is none. */
+export function longestInside(spans, { index, depth }, k) {
+  let longest = 0;
+  for (let inner = k + 1; inner < index.length && depth[inner] > depth[k]; inner++) longest = Math.max(longest, spans.duration[index[inner]]);
+  return longest;
 }
 
 /** Positions [a, b) in a track that can touch the times from..to. */

@@ -1,7 +1,7 @@
 // Drawing a scene on a canvas. A static layer (spans, labels) is painted when the view changes; every frame copies it and
 // adds what moves. A *scene* is all that is drawn: spans, rows, layout, view, looks, tables of names, colours.
 
-import { boxOf, endOf, linkedWith, messagesWithin, pixelShares, spanAt, ticks, valueOf, visible } from "./geometry.js";
+import { boxOf, endOf, linkedWith, longestInside, messagesWithin, pixelShares, spanAt, ticks, valueOf, visible } from "./geometry.js";
 import { labelsOf, opText, unitFor } from "./wording.js";
 
 const FONT = 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
@@ -108,9 +108,11 @@ function paintSpan(g, scene, track, k, box, roomy) {
   if (before > 1) paintUnjoined(g, left, top, before, height);
   paintBlock(g, left + Math.max(0, before), top, Math.max(0.75, width - Math.max(0, before)), height);
   if (width < 15 || height < 12) return;
-  const next = track.index[k + 1], holds = next !== undefined && track.depth[k + 1] > track.depth[k] &&
-    xOf(scene, endOf(scene.spans, next)) - xOf(scene, scene.spans.start[next]) > 10; // then its lower part is covered
-  paintLabel(g, scene, i, fill, left, width, holds ? { top, height: height * 0.58 } : { top, height });
+  if (before > width / 2) return paintLabel(g, scene, i, { text: scene.colours.text }, left, before, { top, height });
+  const inside = xOf(scene, scene.spans.start[i] + longestInside(scene.spans, track, k)) - left;
+  const holds = inside > 8; // then its lower part is covered
+  const solid = Math.max(0, before);
+  paintLabel(g, scene, i, fill, left + solid, width - solid, holds ? { top, height: height * 0.58 } : { top, height });
 }
 
 function paintBlock(g, left, top, width, height) {
@@ -179,12 +181,12 @@ function copy(g, { layout, dpr }, layer, from, to, alpha, top = 0, height = layo
 }
 
 function paintAxis(g, scene) {
-  const { layout, view, colours } = scene, [name, size] = unitFor(view[1] - view[0]);
-  const { every, times } = ticks(view.map((t) => t / size), (layout.right - layout.left) / (layout.narrow ? 64 : 86));
+  const { layout, view, window, colours } = scene, [name, size] = unitFor(view[1] - view[0]);
+  const { every, times } = ticks(view.map((t) => (t - window[0]) / size), (layout.right - layout.left) / (layout.narrow ? 64 : 86));
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(every) + 1e-9)));
   g.font = `11px ${FONT}`; g.textBaseline = "top"; g.textAlign = "center";
   for (const time of times) {
-    const x = xOf(scene, time * size);
+    const x = xOf(scene, window[0] + time * size);
     g.fillStyle = colours.grid; g.fillRect(Math.round(x), 10, 1, layout.plotBottom - 6);
     g.fillStyle = colours.muted; g.fillText(time.toFixed(digits), Math.min(x, layout.right - 4), layout.plotBottom + 8);
   }
@@ -256,7 +258,8 @@ function paintMessage(g, scene, send, receive, { isUnderWay, isMarked, isFuture,
   const isDown = to.top > from.top, start = spans.start[send], end = Math.max(start, endOf(spans, receive));
   const x0 = xOf(scene, start), x1 = xOf(scene, end), y0 = isDown ? from.bottom + 1 : from.top - 1, y1 = isDown ? to.top - 1 : to.bottom + 1;
   const middle = (y0 + y1) / 2, strong = isMarked || isUnderWay;
-  g.globalAlpha = strong ? 1 : isFuture ? 0.28 : 0.75;
+  const isFar = Math.abs(rowOf.get(spans.rank[send]) - rowOf.get(spans.rank[receive])) > 1; // crosses other rows
+  g.globalAlpha = strong ? 1 : isFuture ? 0.28 : isFar ? 0.45 : 0.75;
   g.strokeStyle = g.fillStyle = isMarked ? colours.accent : strong ? colours.text : colours.muted;
   g.lineWidth = strong ? 1.75 : 1;
   g.beginPath(); g.moveTo(x0, y0); g.bezierCurveTo(x0, middle, x1, middle, x1, y1); g.stroke();

@@ -42,13 +42,13 @@ class TimelineView {
     this.details = detailsIn(this.spans);
     this.detail = this.details[get("detail")] ? get("detail") : this.details.stage ? "stage" : "layer";
     const messages = messagesOf(this.spans, get("channels"));
-    this.scene = { spans: this.spans, ranks: get("ranks"), looks: get("looks"), layers: get("layers"), channels: get("channels"), messages, joined: joinedAt(this.spans) };
+    this.scene = { spans: this.spans, ranks: get("ranks"), looks: get("looks"), layers: get("layers"), channels: get("channels"), messages, joined: joinedAt(this.spans), window: this.whole };
     this.now = { t: this.whole[0], isStarted: false, hovered: -1, selected: -1, focusRow: -1 };
     this.setRows();
   }
 
   setRows() {
-    const rows = buildRows(this.spans, this.scene.ranks, this.detail);
+    const rows = buildRows(this.spans, this.scene.ranks, this.detail, this.scene.window);
     Object.assign(this.scene, { rows, detail: this.detail, rowOf: new Map(rows.map(({ rank }, r) => [rank, r])) });
   }
 
@@ -224,8 +224,10 @@ class TimelineView {
     this.scene.window = range ? [range.from, Math.max(range.to, range.from + FEWEST_NS)] : this.whole;
     this.scene.unit = unitFor(this.scene.window[1] - this.scene.window[0]);
     if (this.stepChoice) this.stepChoice.value = range ? String(step) : "";
-    this.now.isStarted = false;
+    Object.assign(this.now, { isStarted: false, hovered: -1, focusRow: -1 });
+    this.setRows();
     this.setView(this.scene.window);
+    this.resize();
     this.clock.setWindow(...this.scene.window);
     this.describe();
     this.showState();
@@ -293,7 +295,7 @@ class TimelineView {
 
   resize() {
     const width = Math.floor(this.picture.clientWidth);
-    if (!width) return;
+    if (!width || !this.scene.view) return;
     const { rows, messages } = this.scene, dpr = window.devicePixelRatio || 1;
     const hasCollectives = this.scene.channels.some(({ op }) => !["send", "recv"].includes(op)) && rows.some(({ syncs }) => syncs.length);
     this.scene.layout = layOut(rows, width, { hasMessages: messages.from.length > 0, hasPlaces: rows.some(({ place }) => place), hasCollectives });

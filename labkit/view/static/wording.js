@@ -51,7 +51,8 @@ export function factsOf(scene, i) {
   const add = (name, value) => value !== null && value !== "" && facts.push([name, value]);
   add("microbatch", microbatch);
   add("step", known("step"));
-  facts.push(["from", `${timeText(spans.start[i], scene.unit)} to ${timeText(endOf(spans, i), scene.unit)}`]);
+  const sinceStart = (t) => timeText(t - scene.window[0], scene.unit);
+  facts.push(["from", `${sinceStart(spans.start[i])} to ${sinceStart(endOf(spans, i))}`]);
   facts.push(["took", timeText(spans.duration[i])]);
   if (known("channel") !== null) channelFacts(channels[spans.channel[i]], add);
   add("size", known("size_bytes") === null ? null : bytesText(known("size_bytes")));
