@@ -139,31 +139,49 @@ def _cores_note(trace: Trace) -> str | None:
     )
 
 
-_LATE_SHARE = 0.02
-"""Share of operations that may end late before the trace says so."""
+_HIDDEN_SHARE = 0.5
+"""Lateness of a paced operation, as a share of its duration, that the next one hides (engine.device does so)."""
+
+_SLOW_SHARE = 0.05
+"""A sync on an emulated link counts as slow when the real one took this much longer than set."""
+
+_TOLERATED = 0.02
+"""Share of operations that may be late before the trace says so."""
+
+_SCALES = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**4, 10**5, 10**6)
 
 
 def _emulation_notes(trace: Trace) -> list[str]:
-    """Whether this machine kept the set times. An operation is late when the real one took more than the set time."""
+    """Whether this machine kept the set times."""
     if trace.meta.source != "paced":
         return []
-    found = []
-    paced = bool((trace.meta.plan or {}).get("pace"))
-    of = {"operations": trace.of(*STAGE_KINDS)} if paced else {"syncs": trace.of("sync").filter(pl.col("axis") != "self")}
-    for what, rows in of.items():
-        rows = rows.filter(pl.col("late_ns").is_not_null() & pl.col("step").is_not_null())
-        late = rows.filter(pl.col("late_ns") > 0.05 * (pl.col("end_ns") - pl.col("start_ns")))
-        if rows.height and late.height > _LATE_SHARE * rows.height:
-            scale = (trace.meta.plan or {}).get("time_scale", 1.0) * _scale_needed(late)
-            found.append(
-                f"{late.height} of {rows.height} {what} took longer here than set, by up to "
-                f"{late['late_ns'].max() / 1e6:.1f} ms: this machine cannot emulate so fast; set time_scale to {scale:g}"
-            )
-    return found
+    plan = trace.meta.plan or {}
+    if plan.get("pace"):
+        found = [_emulated_device_note(trace), _late_note(trace.of(*STAGE_KINDS), "operations", _HIDDEN_SHARE, plan)]
+    else:
+        found = [_late_note(trace.of("sync"), "syncs", _SLOW_SHARE, plan)]
+    return [note for note in found if note]
 
 
-def _scale_needed(late: pl.DataFrame) -> float:
-    """A round factor by which set times must grow to cover the typical real time."""
-    took = late.select((pl.col("end_ns") - pl.col("start_ns")) / (pl.col("end_ns") - pl.col("start_ns") - pl.col("late_ns")).clip(1))
-    factor = float(took.to_series().quantile(0.9))
-    return next(s for s in (2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**4, 10**5, 10**6, 10**9) if s >= min(factor, 10**9))
+def _emulated_device_note(trace: Trace) -> str | None:
+    late = trace.of(*STAGE_KINDS)["late_ns"].drop_nulls()
+    if late.is_empty():
+        return None
+    return (
+        f"times are those of an emulated device that keeps the set pace; the real work behind them was late by "
+        f"{late.median() / 1e6:.1f} ms (median) to {late.max() / 1e6:.1f} ms (most)"
+    )
+
+
+def _late_note(rows: pl.DataFrame, what: str, tolerance: float, plan: dict) -> str | None:
+    took = pl.col("end_ns") - pl.col("start_ns")
+    rows = rows.filter(pl.col("late_ns").is_not_null() & pl.col("step").is_not_null())
+    late = rows.filter(pl.col("late_ns") > tolerance * (took - pl.col("late_ns")).clip(1))
+    if late.height <= _TOLERATED * rows.height:
+        return None
+    needed = late.select((took / (took - pl.col("late_ns")).clip(1)).quantile(0.9)).item()
+    scale = plan.get("time_scale", 1.0) * next((s for s in _SCALES if s >= needed), _SCALES[-1])
+    return (
+        f"{late.height} of {rows.height} {what} took longer here than set, by up to {late['late_ns'].max() / 1e6:.1f} ms: "
+        f"this machine cannot emulate so fast; set time_scale to {scale:g}"
+    )

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from labkit.board import CHANNELS, Board
 from labkit.engine.device import Device, sleep_until
-from labkit.engine.recorder import END, LATE, Recorder, Row
+from labkit.engine.recorder import END, LATE, UNFINISHED, Recorder, Row
 from labkit.event import NONE
 from labkit.link import Link, link_seconds
 from labkit.mesh import Mesh
@@ -150,13 +150,14 @@ class Lane:
 class Timing:
     """When one operation was issued and completed; knows nothing of the process group (see the module's head)."""
 
-    __slots__ = ("_capture", "_set_end", "_waited_from", "_wire", "end_ns", "row", "start_ns")
+    __slots__ = ("_capture", "_late_ns", "_set_end", "_waited_from", "_wire", "end_ns", "row", "start_ns")
 
     def __init__(self, wire: Wire, row: Row | None, start_ns: int, set_end: Callable[[], int | None] | None) -> None:
         self._wire, self.row, self.start_ns = wire, row, start_ns
         self._set_end = set_end  # the set completion in ns; can be asked once the real operation has completed
         self._capture: list[Tensor] = []
         self._waited_from = start_ns
+        self._late_ns = NONE
         self.end_ns: int | None = None
 
     def capture(self, tensors: list[Tensor]) -> None:
@@ -164,19 +165,29 @@ class Timing:
         self._capture = tensors
 
     def completed(self) -> int:
-        """The real operation is complete now. Returns the time at which it counts as complete."""
+        """The real operation is complete now. Returns the time at which it counts as complete, which may be to come."""
         if self.end_ns is None:
-            real_ns = time.monotonic_ns()
+            real_ns, paced = time.monotonic_ns(), self._wire.device.paced
             set_ns = self._set_end() if self._set_end is not None else None
-            late_ns = NONE if set_ns is None else max(0, real_ns - max(set_ns, self._waited_from))
-            paced = self._wire.device.paced
-            self.end_ns = real_ns if set_ns is None else set_ns if paced else max(set_ns, real_ns)
-            self._write(late_ns)
+            if set_ns is None:
+                self.end_ns = real_ns
+            else:
+                self._late_ns = max(0, real_ns - max(set_ns, self._waited_from))
+                self.end_ns = set_ns if paced else max(set_ns, real_ns)
+            if paced or set_ns is None:
+                self._write()
         return self.end_ns
 
-    def _write(self, late_ns: int) -> None:
+    def release(self) -> None:
+        """Without a pace: hold the caller until the set completion, and note when it was really let go."""
+        sleep_until(self.completed())
+        if self.row is not None and self.row[END] == UNFINISHED:
+            self.end_ns = time.monotonic_ns()
+            self._write()
+
+    def _write(self) -> None:
         if self.row is not None:
-            self.row[LATE], self.row[END] = late_ns, max(self.end_ns, self.start_ns)
+            self.row[LATE], self.row[END] = self._late_ns, max(self.end_ns, self.start_ns)
             for tensor in self._capture:
                 self._wire.recorder.value("sync_out", tensor, self.end_ns)
             self._capture = []
@@ -186,11 +197,11 @@ class Timing:
 
     def wait_ends(self) -> None:
         """The caller holds the result: let the emulated device, or the process, wait for the set completion."""
-        end_ns, device = self.completed(), self._wire.device
+        device = self._wire.device
         if device.paced:
-            device.block_until(end_ns)
-        elif self._set_end is not None:
-            sleep_until(end_ns)
+            device.block_until(self.completed())
+        else:
+            self.release()
         self._record_wait(self._waited_from, device.now())
 
     def waited_inside_backward(self) -> None:
@@ -271,7 +282,7 @@ class LinkThread:
             done, held, timing = item
             try:
                 value = done.value()
-                sleep_until(timing.completed())
+                timing.release()
                 held.set_result(value)
             except Exception as error:  # gloo's error belongs to whoever waits for the future
                 held.set_exception(error)

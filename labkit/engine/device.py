@@ -5,7 +5,7 @@ In: a Pace. Out: `now`, the time of the device, from which every recorded start 
 Unpaced, `now` is the host's clock. Paced, the device has a *front*: the time up to which it is busy. An operation moves
 the front by its set duration, a sync moves it to the sync's completion, and the process sleeps until the front is
 reached. Real work, Python and gloo hide inside the set durations, as launches hide behind a GPU's queue; where this
-machine is too slow to hide them, the front is pushed to the real time and the lateness is recorded.
+machine is too slow to hide them, the front is pushed to the real time. The lateness is recorded either way.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from labkit.pace import Pace
 
 _RESERVE_DECAY = 0.9
 _MAX_RESERVE = 0.5  # of an operation's duration
+
+HIDDEN_SHARE = 0.5
+"""Of an operation's set duration: so much lateness of the real work is hidden, more pushes the emulated device."""
 
 
 def sleep_until(t_ns: int) -> None:
@@ -72,11 +75,16 @@ class Device:
         cost_ns = time.monotonic_ns() - self._awake_ns
         self._reserve_ns[key] = max(cost_ns, int(self._reserve_ns.get(key, 0) * _RESERVE_DECAY))
 
-    def settle(self) -> int:
-        """End of an operation: sleep until the front, or push it to the real time. Returns the lateness in ns."""
+    def settle(self, duration_ns: int) -> int:
+        """End of an operation: sleep until the front. Returns how late the real work was, in ns.
+
+        A little lateness is left to the next operation, whose sleep is then shorter; were it added to the front,
+        every late wake-up of this machine would stay in the schedule for good. Too much of it pushes the front.
+        """
         late_ns = time.monotonic_ns() - self._front_ns
         if late_ns <= 0:
             sleep_until(self._front_ns)
             return 0
-        self._front_ns += late_ns
+        if late_ns > HIDDEN_SHARE * duration_ns:
+            self._front_ns += late_ns
         return late_ns

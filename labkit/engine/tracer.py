@@ -118,7 +118,7 @@ class Tracer:
     def _settle(self) -> None:
         if self.device.paced:
             self.device.block_until(self._due_ns)  # in case the layers did not fill the stage's duration
-            self._late_ns = self.device.settle()
+            self._late_ns = self.device.settle(self._set_ns(self._kind))
 
     # -- one layer, forward
 
@@ -267,7 +267,7 @@ class Tracer:
         yield
         if duration_s:
             device.worked((kind, 0))
-            device.settle()
+            device.settle(device.set_ns(duration_s))
         device.catch_up()
         if recorder is not None:
             recorder.span(code, start_ns, device.now(), cpu_ns=time.thread_time_ns() - cpu_ns)

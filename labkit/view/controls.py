@@ -34,7 +34,7 @@ Run = Callable[[dict[str, Any], Progress, threading.Event], Trace | None]
 
 @dataclass(frozen=True)
 class Field:
-    """One input of the form. `kind`: number, choice or switch. A field with `needs` shows only while that one is set."""
+    """One input of the form. `kind`: number, choice or switch. One with `needs` applies while that field is set."""
 
     name: str
     label: str
@@ -67,7 +67,9 @@ CHOICES = {
 
 def form_groups(choices: Mapping[str, Sequence[str]] | None = None) -> tuple[Group, ...]:
     """The form: what is trained, how it is spread, how fast it goes. Field names are those of a Plan."""
-    known = {name: tuple((value, value) for value in values) for name, values in (CHOICES | dict(choices or {})).items()}
+    known = {
+        name: tuple((value, value) for value in values) for name, values in (CHOICES | dict(choices or {})).items()
+    }
     trained = (
         Field("task", "Task", "choice", known["task"][0][0], choices=known["task"]),
         Field("layers", "Layers", "number", 8, low=1, high=64),
@@ -86,7 +88,9 @@ def form_groups(choices: Mapping[str, Sequence[str]] | None = None) -> tuple[Gro
     )
     speed = (
         Field("paced", "Set durations", "switch", True, "every operation takes a set time; else this machine's own"),
-        Field("forward_ms", "Forward, ms", "number", 20, "of one stage, one microbatch", low=0, high=5000, needs="paced"),
+        Field(
+            "forward_ms", "Forward, ms", "number", 20, "of one stage, one microbatch", low=0, high=5000, needs="paced"
+        ),
         Field("backward_ms", "Backward, ms", "number", 40, low=0, high=5000, needs="paced"),
         Field("link", "Link", "choice", "", "emulated between all ranks", (("", "this machine"), *known["link"])),
         Field("time_scale", "Time scale", "number", 1, "all set speeds are so many times slower", low=1, high=1e6),
@@ -149,7 +153,9 @@ class Lab(ipywidgets.VBox):
         self._cancelled = threading.Event()
         self.form.set_trait("failure", "")
         self.form.steps_done, self.form.state = [], "running"
-        self._thread = threading.Thread(target=self._work, args=(plan_values(self.form.values), self._cancelled), daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, args=(plan_values(self.form.values), self._cancelled), daemon=True
+        )
         self._thread.start()
 
     def cancel(self) -> None:

@@ -2,10 +2,10 @@
 
 In: names of modules in `static/`. Out: the text of one module for anywidget, which takes exactly one.
 
-The files are ordinary ES modules, so node tests and editors read them as they are. Joining them needs only this: imports
-between them are dropped (all names now live in one scope), and so is the word `export`, except in front of the default
-export of the last file. What it asks of the files: an import or export stands at the start of a line, nothing is renamed
-while imported, and no two files use the same top-level name (a test checks that).
+The files are ordinary ES modules, so node tests and editors read them as they are. Joining them needs only this:
+imports between them are dropped (all names now live in one scope), and so is the word `export`, except in front of the
+default export of the last file. What it asks of the files: an import or export stands at the start of a line, nothing
+is renamed while imported, and no two files use the same top-level name (a test checks that).
 """
 
 import re

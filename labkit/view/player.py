@@ -57,6 +57,8 @@ def source_badge(meta: Meta) -> str:
 
 def reader_notes(meta: Meta) -> list[str]:
     """What a reader must know before believing the picture."""
-    dropped = f"{meta.dropped_events:,} events were dropped: the recorder's buffer was full, so gaps may be no idle time"
+    dropped = (
+        f"{meta.dropped_events:,} events were dropped: the recorder's buffer was full, so gaps may be no idle time"
+    )
     is_told = not meta.dropped_events or any("dropped" in note for note in meta.notes)
     return [*meta.notes] if is_told else [*meta.notes, dropped]

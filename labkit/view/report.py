@@ -11,7 +11,7 @@ import traitlets
 from labkit.trace import Trace
 from labkit.view.esm import join_modules, stylesheet
 
-_PROOF_NAMES = {"loss": "loss", "grad": "gradients", "weight": "weights"}
+_PROOF_NAMES = {"loss_max_abs_diff": "loss", "grad_max_abs_diff": "gradients", "weight_max_abs_diff": "weights"}
 
 
 class Report(anywidget.AnyWidget):
@@ -42,11 +42,21 @@ def facts_of(trace: Trace) -> dict[str, str]:
 
 
 def proof_of(trace: Trace) -> tuple[list[tuple[str, str]], str]:
-    """Largest differences from the serial run, and a sentence on how they were taken; empty where nothing was compared."""
+    """Largest differences from the serial run, and a sentence on how they were taken; empty without a comparison."""
     equality = trace.meta.equality
     if not equality:
         return [], ""
-    differences = {key.removesuffix("_max_abs_diff"): value for key, value in equality.items() if "max_abs_diff" in key}
-    proof = [(_PROOF_NAMES.get(name, name), f"{value:.1e}" if value else "0") for name, value in differences.items()]
+    proof = [
+        (_PROOF_NAMES.get(key, key.replace("_", " ")), _told(key, value))
+        for key, value in equality.items()
+        if key != "dtype"
+    ]
     dtype = equality.get("dtype")
     return proof, "Largest difference from the same training on one rank" + (f", in {dtype}." if dtype else ".")
+
+
+def _told(key: str, value: float) -> str:
+    """A difference in scientific form; yes or no for the rest, which files hold as 1 and 0."""
+    if key in _PROOF_NAMES:
+        return f"{value:.1e}" if value else "0"
+    return {1: "yes", 0: "no"}.get(value, f"{value:g}")

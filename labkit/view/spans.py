@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from labkit.event import LAYER_KINDS, NONE, STAGE_KINDS, Kind
+from labkit.event import NONE, STAGE_KINDS, Kind
 from labkit.trace import Trace
 from labkit.view.theme import LOOK_OF_KIND, LOOKS
 

@@ -3,7 +3,7 @@
 In: nothing. Out: `LOOKS` (name, short name, fills, pattern), the text colours that read on them, a plotly template.
 
 The hues follow Okabe and Ito's colour-blind safe set. Because hue alone is not enough, spans that lie side by side also
-differ in lightness (forward dark, backward light) or in pattern: in a grey print or for any eye the picture still reads.
+differ in lightness (forward dark, backward light) or in pattern: in a grey print, or for any eye, the picture reads.
 """
 
 from dataclasses import asdict, dataclass
@@ -41,7 +41,7 @@ class Look:
 
 
 LOOKS = (
-    Look("forward", "forward", "F", light="#0067a8", dark="#58a6e6"),
+    Look("forward", "forward", "F", light="#0067a8", dark="#4f9adb"),
     Look("recompute", "recompute", "R", light="#8cc4ea", dark="#a9d3f5", pattern="stripes"),
     Look("backward", "backward", "B", light="#efa51f", dark="#ffc34d"),
     Look("backward_input", "backward, input half", "I", light="#ffd98f", dark="#ffe3ad"),
@@ -110,8 +110,12 @@ def template(theme: Theme = "light") -> go.layout.Template:
         "dark": ("#e6e8eb", "#a3aebd", "#343a42", "#1a1d23"),
     }[theme]
     axis = dict(
-        gridcolor=line, linecolor=line, zerolinecolor=line, automargin=True,
-        title=dict(font=dict(color=muted, size=13)), tickfont_color=muted,
+        gridcolor=line,
+        linecolor=line,
+        zerolinecolor=line,
+        automargin=True,
+        title=dict(font=dict(color=muted, size=13)),
+        tickfont_color=muted,
     )
     return go.layout.Template(
         layout=dict(

@@ -33,9 +33,7 @@ class Timeline(Player):
     detail = traitlets.Enum(("stage", "layer"), "stage").tag(sync=True)
 
 
-def timeline(
-    trace: Trace, *, step: int | None = None, detail: Detail = "stage", title: str | None = None
-) -> Timeline:
+def timeline(trace: Trace, *, step: int | None = None, detail: Detail = "stage", title: str | None = None) -> Timeline:
     """A player for a trace. `step` opens on one training step; readers can pick others in the player itself."""
     steps = trace.events["step"].drop_nulls()
     if step is not None and not (steps == step).any():

@@ -1,7 +1,7 @@
 """Dashboards without code: how to start Voila with our template, offline and only for this machine.
 
-In: a folder of notebooks. Out: the command to start (`voila_command`). The command runs this module, because Voila finds
-templates only on JUPYTER_PATH and takes the index page's titles only from a Python hook.
+In: a folder of notebooks. Out: the command to start (`voila_command`). The command runs this module, because Voila
+finds templates only on JUPYTER_PATH and takes the index page's titles only from a Python hook.
 
 The template lies in `voila/templates/labkit` beside this file; every file it uses is served from here.
 """
@@ -43,7 +43,7 @@ def options() -> list[str]:
 
 
 def notebook_cards(folder: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
-    """For every notebook below a folder its title and its first sentences: {"00_tour.ipynb": {"title": ..., "text": ...}}."""
+    """For every notebook below a folder its title and first sentences: {"00_tour.ipynb": {"title": .., "text": ..}}."""
     folder = Path(folder)
     paths = (path for path in sorted(folder.rglob("*.ipynb")) if ".ipynb_checkpoints" not in path.parts)
     return {path.relative_to(folder).as_posix(): _card(path) for path in paths}
@@ -63,7 +63,10 @@ def _card(path: Path) -> dict[str, str]:
         return {"title": "", "text": ""}
     title = next((line.lstrip("# ") for line in first.splitlines() if line.startswith("#")), "")
     text = " ".join(line for line in first.splitlines() if line and not line.startswith("#")).replace("**", "")
-    return {"title": title, "text": text if len(text) <= CARD_CHARACTERS else text[: CARD_CHARACTERS - 2].rsplit(" ", 1)[0] + " …"}
+    return {
+        "title": title,
+        "text": text if len(text) <= CARD_CHARACTERS else text[: CARD_CHARACTERS - 2].rsplit(" ", 1)[0] + " …",
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -10,7 +10,9 @@ from anywidget import AnyWidget
 
 _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1"><link rel="icon" href="data:,"><title>players</title>
-<style>body {{ margin: 0; padding: 16px; display: grid; gap: 20px; grid-template-columns: minmax(0, 1fr); background: {page}; {jupyter} }} {css}</style>
+<style>
+body {{ margin: 0; padding: 16px; display: grid; grid-template-columns: minmax(0, 1fr); background: {page}; {jupyter} }}
+{css}</style>
 </head><body data-jp-theme-light="{is_light}">{places}<script type="module">{glue}</script></body></html>"""
 
 _GLUE = """

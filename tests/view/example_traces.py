@@ -7,6 +7,7 @@ from labkit.mesh import Mesh
 from labkit.trace import SCHEMA, Meta, Trace, from_events
 
 MS = 1_000_000
+TWO_EACH = Mesh(pp=2, dp=2, tp=2)
 
 
 def one_f_one_b(num_stages: int = 4, num_microbatches: int = 8, num_steps: int = 1, layers_per_stage: int = 2) -> Trace:
@@ -41,7 +42,9 @@ def _pipeline_step(num_stages: int, num_microbatches: int, layers: int, step: in
                 continue
             ready = ends[kind, source, m] + 2 * MS if crosses else 0
             if crosses:
-                rows += _message(kind, source, stage, m, step, ends[kind, source, m], ready, free[stage], num_microbatches)
+                rows += _message(
+                    kind, source, stage, m, step, ends[kind, source, m], ready, free[stage], num_microbatches
+                )
             start = max(free[stage], ready)
             length = (20 if kind == "F" else 40) * MS
             rows += _stage_work(kind, stage, m, step, start, length, layers)
@@ -98,7 +101,9 @@ def _data_parallel_step(num_ranks: int, num_layers: int, step: int, origin: int)
     group = list(range(num_ranks))
     for rank in group:
         t, common = origin, dict(rank=rank, step=step, stage=0, microbatch=0)
-        rows.append(dict(kind="load", start_ns=t, end_ns=t + 2 * MS, samples=list(range(rank * 16, rank * 16 + 16)), **common))
+        rows.append(
+            dict(kind="load", start_ns=t, end_ns=t + 2 * MS, samples=list(range(rank * 16, rank * 16 + 16)), **common)
+        )
         t += 2 * MS
         pace = 5 * MS + rank * MS // 4
         rows.append(dict(kind="stage_forward", start_ns=t, end_ns=t + num_layers * pace, **common))
@@ -118,7 +123,9 @@ def _data_parallel_step(num_ranks: int, num_layers: int, step: int, origin: int)
     for bucket in reversed(range(num_layers // 2)):
         finish = max(finish, max(issues[rank, bucket] for rank in group)) + 14 * MS
         for rank in group:
-            common = dict(rank=rank, step=step, op="all_reduce", axis="dp", group=group, size_bytes=4_200_000, dtype="float32")
+            common = dict(
+                rank=rank, step=step, op="all_reduce", axis="dp", group=group, size_bytes=4_200_000, dtype="float32"
+            )
             common["seq"] = step * num_layers // 2 + num_layers // 2 - 1 - bucket
             rows.append(dict(kind="sync", start_ns=issues[rank, bucket], end_ns=finish, **common))
             if bucket == 0:
@@ -129,7 +136,7 @@ def _data_parallel_step(num_ranks: int, num_layers: int, step: int, origin: int)
     return rows
 
 
-def mixed(mesh: Mesh = Mesh(pp=2, dp=2, tp=2)) -> Trace:
+def mixed(mesh: Mesh = TWO_EACH) -> Trace:
     """Eight ranks on three axes, tensor-parallel waits inside the stages' spans, split backward."""
     rows = []
     for rank in range(mesh.num_ranks):
@@ -139,7 +146,9 @@ def mixed(mesh: Mesh = Mesh(pp=2, dp=2, tp=2)) -> Trace:
             for kind, length in (("stage_forward", 24), ("stage_backward_input", 22), ("stage_backward_weight", 18)):
                 end = t + length * MS
                 rows.append(dict(kind=kind, microbatch=m, start_ns=t, end_ns=end, **common))
-                sync = dict(op="all_reduce", axis="tp", group=list(mesh.group("tp", rank)), size_bytes=32768, dtype="float32")
+                sync = dict(
+                    op="all_reduce", axis="tp", group=list(mesh.group("tp", rank)), size_bytes=32768, dtype="float32"
+                )
                 sync["seq"] = len([row for row in rows if row["rank"] == rank and row["kind"] == "sync"])
                 begin = t + (9 + 2 * at["tp"]) * MS
                 rows.append(dict(kind="sync", start_ns=begin, end_ns=t + 15 * MS, **sync, **common))

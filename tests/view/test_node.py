@@ -10,7 +10,9 @@ NODE = shutil.which("node")
 TESTS = sorted((Path(__file__).parent / "node").glob("*.test.mjs"))
 
 
-@pytest.mark.skipif(NODE is None, reason="NODE IS MISSING: the players' geometry is NOT tested; install node 20 or newer")
+@pytest.mark.skipif(
+    NODE is None, reason="NODE IS MISSING: the players' geometry is NOT tested; install node 20 or newer"
+)
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)
 def test_javascript(path: Path) -> None:
     done = subprocess.run([NODE, "--test", str(path)], capture_output=True, text=True, timeout=120)

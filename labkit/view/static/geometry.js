@@ -264,7 +264,7 @@ export function ticks([from, to], most) {
   const least = (to - from) / Math.max(1, most), power = 10 ** Math.floor(Math.log10(least));
   const every = [1, 2, 5, 10].map((m) => m * power).find((step) => step >= least * 0.999999);
   const times = [];
-  for (let k = Math.ceil(from / every - 1e-9); k * every <= to + every * 1e-9; k++) times.push(k * every);
+  for (let k = Math.ceil(from / every - 1e-9); k * every <= to + every * 1e-9; k++) times.push(k * every + 0); // + 0: no "-0"
   return { every, times };
 }
 
