@@ -3,6 +3,8 @@
 In: a recorder's rows. Out: bytes for a pipe or a file, and back. Knows no table library, so ranks stay small.
 """
 
+from typing import Any
+
 import msgspec
 
 
@@ -38,8 +40,9 @@ class RankFile(msgspec.Struct, frozen=True):
     """What a rank started by torchrun leaves behind."""
 
     rank: int
-    plan: dict
+    plan: dict[str, Any]
     layers: list[str]
     losses: list[list[float]]
     parts: list[bytes]
     step_seconds: list[float]
+    first_step_seconds: float

@@ -121,11 +121,19 @@ class Wire:
 _wire: Wire | None = None
 """What new process groups take: torch makes them through a function that gets no argument of ours."""
 
+_backends: list[dist.Backend] = []
+"""Backends of the present or last run, kept until the next one.
 
-def use(wire: Wire | None) -> None:
+A backend's destructor waits for its threads. If DDP's reducer held the last reference, it would wait with Python's
+lock held, while a thread may still need that lock to stamp a completion. Letting go here releases the lock.
+"""
+
+
+def use(wire: Wire) -> None:
     """Set what process groups made from now on record and emulate."""
     global _wire
     _wire = wire
+    _backends.clear()
 
 
 # ---- one operation
@@ -320,6 +328,7 @@ class RecordingGroup(dist.ProcessGroup):
             backend.options.global_ranks_in_group = self._ranks
             device, code = torch.device("cpu"), kind.GLOO
         backend._set_sequence_number_for_group()
+        _backends.append(backend)
         for group in (self, self._inner):
             group._set_default_backend(code)
             group._register_backend(device, code, backend)

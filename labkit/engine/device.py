@@ -21,10 +21,16 @@ HIDDEN_SHARE = 0.5
 """Of an operation's set duration: so much lateness of the real work is hidden, more pushes the emulated device."""
 
 
+_WAKE_UP_NS = 120_000  # a sleeping process wakes up about so late here; the rest is spent spinning
+
+
 def sleep_until(t_ns: int) -> None:
+    """Return at `t_ns` of the monotonic clock, within some 10 us where a core is free."""
     left_ns = t_ns - time.monotonic_ns()
-    if left_ns > 0:
-        time.sleep(left_ns / 1e9)
+    if left_ns > _WAKE_UP_NS:
+        time.sleep((left_ns - _WAKE_UP_NS) / 1e9)
+    while time.monotonic_ns() < t_ns:
+        pass
 
 
 class Device:

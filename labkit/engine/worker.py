@@ -74,7 +74,7 @@ def carry_out(
             num_buckets=training.num_buckets(),
             state=state if place["dp"] == place["tp"] == 0 else None,
             fingerprint=state.fingerprint() if state else None,
-            versions={"torch": torch.__version__},
+            versions={"torch": str(torch.__version__)},
         )
     finally:
         session.leave()
@@ -142,7 +142,6 @@ class _Session:
         self.tracer.close()
         if dist.is_initialized():
             dist.destroy_process_group()
-        comm.use(None)
 
 
 # ---- under torchrun
@@ -165,7 +164,10 @@ def main() -> None:
     torch.set_num_threads(1)
     kept = _Kept()
     outcome = carry_out(Job(0, plan), rank, None, None, kept)
-    file = RankFile(rank, plan.to_dict(), list(outcome.layers), outcome.losses, kept.parts, outcome.step_seconds)
+    file = RankFile(
+        rank, plan.to_dict(), list(outcome.layers), outcome.losses, kept.parts, outcome.step_seconds,
+        outcome.first_step_seconds,
+    )  # fmt: skip
     (arguments.out / f"rank{rank}.labkit").write_bytes(msgspec.msgpack.encode(file))
 
 

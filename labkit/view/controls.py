@@ -202,7 +202,7 @@ class Lab(ipywidgets.VBox):
     def _show(self, trace: Trace) -> None:
         theme = "dark" if self.form.page_theme == "dark" else "light"
         facts = self._facts(trace) if self._facts else None
-        shown = [timeline(trace), report(trace, facts=facts), chart_widget(loss_figure(trace, theme=theme))]
+        shown = [timeline(trace, step=_opening_step(trace)), report(trace, facts=facts), chart_widget(loss_figure(trace, theme=theme))]
         old, self._results.children = self._results.children, shown
         for widget in old:
             widget.close()
@@ -233,6 +233,12 @@ def chart_widget(figure: Any) -> ipywidgets.Output:
     """A plain figure as a widget. Its output is set, not captured (capturing can hang a Voila page)."""
     outputs = ({"output_type": "display_data", "data": mime_bundle(figure), "metadata": {}},)
     return ipywidgets.Output(outputs=outputs)
+
+
+def _opening_step(trace: Trace) -> int | None:
+    """The second step, where there is one: the first also pays for starting up, and all at once are too small to read."""
+    steps = trace.events["step"].drop_nulls().unique().sort()
+    return int(steps[1]) if len(steps) > 1 else None
 
 
 def _told(error: BaseException) -> str:

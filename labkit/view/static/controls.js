@@ -55,6 +55,8 @@ class FormView {
 
   field(field) {
     const input = this.input(field);
+    input.setAttribute("aria-label", field.label); // without the help, which a screen reader gets as a description
+    input.setAttribute("aria-description", field.help);
     this.inputs.set(field.name, input);
     input.addEventListener("change", () => this.change({ [field.name]: valueOfInput(field, input) }));
     const label = element("span", { class: "lk-label" }, field.label), help = element("small", {}, field.help);

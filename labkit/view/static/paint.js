@@ -6,6 +6,7 @@ import { labelsOf, opText, unitFor } from "./wording.js";
 
 const FONT = 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
 const MOST_MESSAGES = 600; // more at once say nothing: then only those under way are drawn
+const OTHER_STEP = 0.25; // opacity of what belongs to another step than the chosen one
 const MOST_OUTLINED = 50_000; // spans; beyond, the outline of the present ones costs more than it tells
 
 export const xOf = ({ layout, view }, time) =>
@@ -82,6 +83,7 @@ function paintTrack(g, scene, track, box) {
   if (b - a > 2 * width) return paintShares(g, scene, track, box, width);
   const roomy = b - a < width / 5; // then a gap between spans is worth its pixel
   for (let k = a; k < b; k++) paintSpan(g, scene, track, k, box, roomy);
+  g.globalAlpha = 1;
 }
 
 /** More spans than pixels: each pixel column is a stack of what its time went to. */
@@ -103,9 +105,11 @@ function paintSpan(g, scene, track, k, box, roomy) {
   const i = track.index[k], left = xOf(scene, scene.spans.start[i]), whole = xOf(scene, endOf(scene.spans, i)) - left;
   const width = Math.max(whole === 0 ? 2 : 0.75, whole - (roomy && whole > 4 ? 1.25 : 0)), { top, height } = nestedBox(track.depth[k], box);
   const fill = scene.fills[scene.spans.look[i]];
+  const strength = isOfOtherStep(scene, i) ? OTHER_STEP : 1;
+  g.globalAlpha = strength;
   g.fillStyle = fill.fill;
   const before = Math.min(width, xOf(scene, scene.joined[i]) - left); // of a sync: pixels until its last rank joined
-  if (before > 1) paintUnjoined(g, left, top, before, height);
+  if (before > 1) paintUnjoined(g, left, top, before, height, strength);
   paintBlock(g, left + Math.max(0, before), top, Math.max(0.75, width - Math.max(0, before)), height);
   if (width < 15 || height < 12) return;
   if (before > width / 2) return paintLabel(g, scene, i, { text: scene.colours.text }, left, before, { top, height });
@@ -121,11 +125,14 @@ function paintBlock(g, left, top, width, height) {
 }
 
 /** The part of a sync in which a rank was still missing is pale: nothing moved yet. */
-function paintUnjoined(g, left, top, width, height) {
-  g.globalAlpha = 0.3;
+function paintUnjoined(g, left, top, width, height, strength) {
+  g.globalAlpha = strength * 0.3;
   paintBlock(g, left, top, width, height);
-  g.globalAlpha = 1;
+  g.globalAlpha = strength;
 }
+
+/** Ranks do not change steps together: a window of one step also shows ends and beginnings of others, faintly. */
+const isOfOtherStep = ({ spans, step }, i) => step !== null && valueOf(spans, "step", i) !== null && spans.step[i] !== step;
 
 /** A span inside another is drawn in the other's lower part, so that both can be read. */
 export function nestedBox(depth, { top, height }) {

@@ -221,6 +221,7 @@ class TimelineView {
 
   setWindow(step) {
     const range = this.steps.find((one) => one.step === step);
+    this.scene.step = range ? step : null;
     this.scene.window = range ? [range.from, Math.max(range.to, range.from + FEWEST_NS)] : this.whole;
     this.scene.unit = unitFor(this.scene.window[1] - this.scene.window[0]);
     if (this.stepChoice) this.stepChoice.value = range ? String(step) : "";

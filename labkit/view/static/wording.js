@@ -14,6 +14,9 @@ export function timeText(ns, [name, size] = unitFor(Math.abs(ns)), digits = null
   return `${value.toFixed(digits ?? (size === 1 || magnitude >= 100 ? 0 : magnitude >= 10 ? 1 : 2))} ${name}`;
 }
 
+/** Decimals that tell a span's start from its end: at least 1, at most 6. */
+const digitsFor = (ns, [, size]) => Math.min(6, Math.max(1, 1 - Math.floor(Math.log10(Math.max(1, ns) / size))));
+
 /** "1.5 MiB" */
 export function bytesText(bytes) {
   const power = Math.min(4, Math.floor(Math.log2(Math.max(1, bytes)) / 10)), value = bytes / 1024 ** power;
@@ -51,7 +54,7 @@ export function factsOf(scene, i) {
   const add = (name, value) => value !== null && value !== "" && facts.push([name, value]);
   add("microbatch", microbatch);
   add("step", known("step"));
-  const sinceStart = (t) => timeText(t - scene.window[0], scene.unit);
+  const digits = digitsFor(spans.duration[i], scene.unit), sinceStart = (t) => timeText(t - scene.window[0], scene.unit, digits);
   facts.push(["from", `${sinceStart(spans.start[i])} to ${sinceStart(endOf(spans, i))}`]);
   facts.push(["took", timeText(spans.duration[i])]);
   if (known("channel") !== null) channelFacts(channels[spans.channel[i]], add);

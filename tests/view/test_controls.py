@@ -1,0 +1,137 @@
+"""The dashboard: what the form makes, and how a run ends."""
+
+import threading
+import time
+
+import example_traces as examples
+import pytest
+
+from labkit.view.controls import form_groups, lab_panel, plan_values
+from labkit.view.report import facts_of, proof_of
+
+WAIT_S = 10
+
+
+def default_values() -> dict:
+    return {one.name: one.value for group in form_groups() for one in group.fields}
+
+
+def check(values: dict) -> str:
+    """Stands for a Plan: refuses what does not split."""
+    if 8 % values["pp"]:
+        raise ValueError(f"8 layers do not split over {values['pp']} stages: choose 2 or 4")
+    return f"plan with pp {values['pp']}"
+
+
+def run(values, progress, cancelled):
+    progress([1, 2], 2)
+    return examples.one_f_one_b(num_steps=2)
+
+
+def test_form_values_become_plan_fields():
+    plan = plan_values(default_values())
+    assert plan["pace"] == "forward=20ms,backward=40ms"
+    assert plan["schedule"] == "1f1b" and plan["zero"] == 0
+    assert not {"paced", "forward_ms", "lr", "link"} & set(plan)
+
+
+def test_what_does_not_apply_is_left_out():
+    plan = plan_values(default_values() | {"pp": 1, "paced": False})
+    assert "schedule" not in plan and "pace" not in plan
+
+
+def test_the_defaults_are_a_plan():
+    plan = pytest.importorskip("labkit.plan")
+    assert plan.Plan.from_dict(plan_values(default_values())).num_ranks == 4
+
+
+def test_an_illegal_plan_is_explained_and_not_run():
+    lab = lab_panel(run, check)
+    lab.form.values = {**lab.form.values, "pp": 3}
+    assert "choose 2 or 4" in lab.form.problem and not lab.form.plan_text
+    lab.start()
+    assert lab.form.state == "idle" and lab.trace is None
+    lab.form.values = {**lab.form.values, "pp": 2}
+    assert not lab.form.problem and lab.form.plan_text == "plan with pp 2"
+
+
+def test_a_run_shows_its_trace():
+    lab = lab_panel(run, check, facts=lambda trace: {"bubble": "27 %"})
+    lab.start()
+    lab.wait(WAIT_S)
+    assert (lab.form.state, lab.form.failure) == ("idle", "")
+    assert lab.form.steps_done == [1, 2] and lab.form.num_steps == 2
+    shown = [type(widget).__name__ for widget in lab.children[1].children]
+    assert shown == ["Timeline", "Report", "Output"]
+    assert ("bubble", "27 %") in lab.children[1].children[1].facts
+
+
+def test_the_second_run_replaces_the_first():
+    lab = lab_panel(run, check)
+    for _ in range(2):
+        lab.start()
+        lab.wait(WAIT_S)
+    assert len(lab.children[1].children) == 3
+
+
+def test_a_run_does_not_block_and_can_be_cancelled():
+    def forever(values, progress, cancelled: threading.Event):
+        cancelled.wait(WAIT_S)
+        raise RuntimeError("ranks were killed")
+
+    lab = lab_panel(forever, check)
+    started = time.monotonic()
+    lab.start()
+    assert lab.form.state == "running" and time.monotonic() - started < 1
+    lab.start()  # a second press does nothing
+    lab.cancel()
+    lab.wait(WAIT_S)
+    assert lab.form.state == "idle" and "Cancelled" in lab.form.failure and lab.trace is None
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(RuntimeError("rank 2 died in fc3"), "rank 2 died in fc3"), (KeyError("x"), "KeyError: 'x' (test_controls.py")],
+)
+def test_a_failed_run_is_told_and_the_form_lives_on(error, told):
+    def fails(values, progress, cancelled):
+        raise error
+
+    lab = lab_panel(fails, check)
+    lab.start()
+    lab.wait(WAIT_S)
+    assert lab.form.state == "idle" and told in lab.form.failure
+
+
+def test_messages_from_the_page_start_and_stop():
+    lab = lab_panel(run, check)
+    lab._on_message(lab.form, {"do": "run"}, [])
+    lab.wait(WAIT_S)
+    assert lab.trace is not None
+    lab._on_message(lab.form, {"do": "anything else"}, [])
+    assert lab.form.state == "idle"
+
+
+def test_presets_set_only_fields_that_exist():
+    assert lab_panel(run, check, {"Two": {"pp": 2}}).form.presets == {"Two": {"pp": 2}}
+    with pytest.raises(ValueError, match="microbatch"):
+        lab_panel(run, check, {"Two": {"microbatch": 2}})
+
+
+def test_choices_come_from_outside():
+    form = lab_panel(run, check, choices={"task": ("chars", "digits"), "link": ("nvlink4",)}).form
+    fields = {one["name"]: one for group in form.groups for one in group["fields"]}
+    assert form.values["task"] == "chars"
+    assert [value for value, _ in fields["link"]["choices"]] == ["", "nvlink4"]
+
+
+def test_the_proof_is_told_in_numbers():
+    equality = dict(loss_max_abs_diff=1.2e-7, grad_max_abs_diff=0.0, replicas_identical=True)
+    proof, note = proof_of(examples.one_f_one_b().with_meta(equality=equality))
+    assert proof == [("loss", "1.2e-07"), ("gradients", "0"), ("replicas identical", "yes")] and "one rank" in note
+    assert proof_of(examples.one_f_one_b()) == ([], "")
+
+
+def test_facts_come_from_the_metadata():
+    facts = facts_of(examples.one_f_one_b(num_steps=2).with_meta(seconds={"total": 2.5}))
+    assert facts["ranks"] == "4" and facts["loss"] == "2.3 → 1.84" and facts["total"] == "2.50 s"

@@ -1,0 +1,152 @@
+"""A trace becomes columns and a widget, whatever is in it."""
+
+import re
+
+import example_traces as examples
+import numpy as np
+import polars as pl
+import pytest
+
+from labkit.mesh import Mesh
+from labkit.trace import Meta, from_events
+from labkit.view.esm import STATIC, join_modules
+from labkit.view.spans import EITHER, STAGE, SYNC, spans_of
+from labkit.view.timeline import Timeline, rank_labels, timeline
+
+MODULES = {
+    "timeline": ("geometry", "clock", "markup", "wording", "paint", "timeline"),
+    "controls": ("markup", "controls"),
+    "report": ("markup", "report"),
+}
+
+
+def column(spans, name: str, dtype: str) -> np.ndarray:
+    return np.frombuffer(spans.columns[name], dtype)
+
+
+def test_spans_are_ordered_and_point_back_to_the_trace():
+    trace = examples.one_f_one_b()
+    spans = spans_of(trace)
+    rank, start = column(spans, "rank", "<u2"), column(spans, "start", "<f8")
+    order = np.lexsort((start, rank))
+    assert (order == np.arange(spans.count)).all()
+    events = trace.events[column(spans, "row", "<u4").tolist()]
+    assert (events["start_ns"].to_numpy() == start).all()
+    assert (events["end_ns"].to_numpy() - start == column(spans, "duration", "<f8")).all()
+
+
+def test_containers_come_before_what_they_contain():
+    spans = spans_of(examples.one_f_one_b())
+    grain, start, rank = column(spans, "grain", "u1"), column(spans, "start", "<f8"), column(spans, "rank", "<u2")
+    stages = {(rank[i], start[i]): i for i in range(spans.count) if grain[i] == STAGE}
+    assert stages
+    for (at_rank, at_start), i in stages.items():
+        inside = [k for k in range(i) if rank[k] == at_rank and start[k] == at_start and grain[k] > STAGE]
+        assert all(grain[k] in (EITHER, SYNC) for k in inside)
+
+
+def test_both_ends_of_a_message_share_a_link_and_no_others():
+    trace = examples.one_f_one_b()
+    spans = spans_of(trace)
+    events = trace.events[column(spans, "row", "<u4").tolist()].with_columns(
+        link=pl.Series(column(spans, "link", "<i4"))
+    )
+    syncs = events.filter(pl.col("kind") == "sync").group_by("link").agg(pl.col("op").sort(), pl.col("microbatch"))
+    assert syncs.height == 2 * 3 * 8
+    assert all(ops == ["recv", "send"] for ops in syncs["op"].to_list())
+    assert all(len(set(microbatches)) == 1 for microbatches in syncs["microbatch"].to_list())
+    assert (events.filter(~pl.col("kind").is_in(["sync", "wait"]))["link"] == -1).all()
+
+
+def test_a_collective_shares_a_link_over_its_group_only():
+    trace = examples.mixed(Mesh(pp=2, dp=2, tp=2))
+    spans = spans_of(trace)
+    events = trace.events[column(spans, "row", "<u4").tolist()].with_columns(
+        link=pl.Series(column(spans, "link", "<i4"))
+    )
+    ranks = events.filter(pl.col("kind") == "sync").group_by("link").agg(pl.col("rank").sort(), pl.col("group").first())
+    assert all(row["rank"] == row["group"] for row in ranks.iter_rows(named=True))
+
+
+def test_columns_of_nulls_are_not_sent():
+    spans = spans_of(examples.dense(1000))
+    assert "layer" not in spans.columns and "link" not in spans.columns
+    assert "samples" not in spans.columns
+
+
+def test_samples_are_sent_flat():
+    spans = spans_of(examples.data_parallel(num_ranks=2, num_steps=1))
+    counts = column(spans, "num_samples", "<i4")
+    assert counts[counts > 0].tolist() == [16, 16]
+    assert column(spans, "samples", "<i4").tolist() == list(range(32))
+
+
+@pytest.mark.parametrize("make", [examples.empty, examples.single, examples.one_f_one_b, examples.mixed])
+def test_any_trace_makes_a_widget(make):
+    widget = timeline(make())
+    assert isinstance(widget, Timeline) and widget.source in ("measured", "paced")
+    assert widget.selected == -1
+
+
+def test_an_end_before_its_start_is_drawn_without_length():
+    row = dict(rank=0, kind="forward", start_ns=10, end_ns=5)
+    assert column(spans_of(from_events([row], Meta("measured"))), "duration", "<f8").tolist() == [0]
+
+
+def test_ranks_beyond_the_metadata_get_a_row():
+    rows = [dict(rank=2, kind="forward", start_ns=0, end_ns=5)]
+    labels = rank_labels(from_events(rows, Meta("imported", num_ranks=1)))
+    assert [label["rank"] for label in labels] == [0, 1, 2]
+
+
+def test_labels_name_only_axes_that_are_used():
+    assert rank_labels(examples.mixed())[5] == {"rank": 5, "place": "stage 1 · dp 0 · tp 1"}
+    assert rank_labels(examples.one_f_one_b())[2] == {"rank": 2, "place": "stage 2"}
+    assert rank_labels(examples.single())[0] == {"rank": 0, "place": ""}
+
+
+def test_the_source_is_shown_with_its_scale_and_once():
+    widget = timeline(examples.data_parallel())
+    assert widget.source == "paced, 100 times slower"
+    assert "paced" not in widget.heading
+
+
+def test_notes_tell_of_dropped_events_once():
+    assert [note for note in timeline(examples.mixed()).notes if "12 events were dropped" in note]
+    told = examples.mixed().with_meta(notes=("12 events were dropped",))
+    assert timeline(told).notes == ["12 events were dropped"]
+
+
+def test_a_step_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="steps 0 to 1"):
+        timeline(examples.one_f_one_b(num_steps=2), step=7)
+
+
+def test_python_and_javascript_agree_on_grains_and_columns():
+    text = (STATIC / "geometry.js").read_text()
+    assert "GRAIN = { step: 0, stage: 1, layer: 2, either: 3, sync: 4 }" in text
+    sent = set(spans_of(examples.one_f_one_b()).columns)
+    assert sent <= set(re.findall(r"(\w+): \w+Array", text))
+
+
+@pytest.mark.parametrize("names", MODULES.values(), ids=MODULES)
+def test_joined_modules_share_no_top_level_name(names):
+    top_level = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
+    found = [name for module in names for name in top_level.findall((STATIC / f"{module}.js").read_text())]
+    assert len(found) == len(set(found)), sorted(name for name in found if found.count(name) > 1)
+
+
+@pytest.mark.parametrize("names", MODULES.values(), ids=MODULES)
+def test_a_joined_module_imports_nothing_and_exports_once(names):
+    text = join_modules(*names)
+    assert not re.search(r"^import\b", text, re.MULTILINE)
+    assert re.findall(r"^export\b.*", text, re.MULTILINE) == ["export default { render };"]
+
+
+@pytest.mark.parametrize("path", sorted(STATIC.glob("*.css")), ids=lambda path: path.name)
+def test_styles_stay_inside_our_widgets(path):
+    rules = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+    rules = re.sub(r"@(?:container|media)[^{]*\{", "", rules)
+    selectors = [selector.strip() for selector in re.findall(r"([^{}]+)\{", rules)]
+    assert selectors and all(selector.startswith(".labkit") for selector in selectors), selectors
+    assert not re.search(r"url\(|@import", rules)
