@@ -344,7 +344,7 @@ class RecordingGroup(dist.ProcessGroup):
     def abort(self) -> None:
         self.shutdown()
 
-    def getBackendName(self) -> str:  # noqa: N802 - torch's name
+    def getBackendName(self) -> str:
         return BACKEND
 
     def __getattr__(self, name: str) -> object:

@@ -18,6 +18,7 @@ from labkit.engine.by_hand import cut_dim
 from labkit.engine.parallelize import Stage
 from labkit.job import State
 
+
 def gather_state(stages: list[Stage]) -> State:
     """Collect what is cut or sharded. All ranks must call it together."""
     weights, grads = {}, {}

@@ -15,7 +15,7 @@ MAX_STRIPS = 16
 MAX_THUMBNAILS = 24
 
 
-def batch_images(trace: Trace, images: np.ndarray | None = None, *, step: int = 0, theme: Theme = "light") -> Chart:
+def batch_figure(trace: Trace, images: np.ndarray | None = None, *, step: int = 0, theme: Theme = "light") -> Chart:
     """Strips of thumbnails of one step. `images`: (samples, height, width); default: scikit-learn's digits."""
     figure = _chart(f"Images of step {step}", trace, theme)
     loads = microbatch_samples(trace, step)

@@ -26,7 +26,7 @@ Progress = Callable[[Sequence[int], int], None]
 """`progress(steps_done, num_steps)`: how many steps each rank has finished. May be called from any thread."""
 
 PlanFrom = Callable[[dict[str, Any]], Any]
-"""Form values -> a plan, or a ValueError whose text tells the way out."""
+"""Form values -> a plan, or a ValueError whose text tells the way out. `plan_values` makes plan fields of form values."""
 
 Run = Callable[[dict[str, Any], Progress, threading.Event], Trace | None]
 """`run(values, progress, cancelled)` -> the trace; None or an exception once `cancelled` is set."""
@@ -153,9 +153,7 @@ class Lab(ipywidgets.VBox):
         self._cancelled = threading.Event()
         self.form.set_trait("failure", "")
         self.form.steps_done, self.form.state = [], "running"
-        self._thread = threading.Thread(
-            target=self._work, args=(plan_values(self.form.values), self._cancelled), daemon=True
-        )
+        self._thread = threading.Thread(target=self._work, args=(dict(self.form.values), self._cancelled), daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
@@ -171,7 +169,7 @@ class Lab(ipywidgets.VBox):
 
     def _check(self, _: Any = None) -> None:
         try:
-            plan = self._plan_from(plan_values(self.form.values))
+            plan = self._plan_from(dict(self.form.values))
         except (ValueError, TypeError, KeyError) as error:
             self.form.problem, self.form.plan_text = str(error), ""
         else:
@@ -202,7 +200,11 @@ class Lab(ipywidgets.VBox):
     def _show(self, trace: Trace) -> None:
         theme = "dark" if self.form.page_theme == "dark" else "light"
         facts = self._facts(trace) if self._facts else None
-        shown = [timeline(trace, step=_opening_step(trace)), report(trace, facts=facts), chart_widget(loss_figure(trace, theme=theme))]
+        shown = [
+            timeline(trace, step=_opening_step(trace)),
+            report(trace, facts=facts),
+            chart_widget(loss_figure(trace, theme=theme)),
+        ]
         old, self._results.children = self._results.children, shown
         for widget in old:
             widget.close()

@@ -5,7 +5,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from labkit.view.batch import batch_images, microbatch_samples
+from labkit.view.batch import batch_figure, microbatch_samples
 from labkit.view.figures import MIME, loss_figure
 
 IMAGES = np.arange(64 * 4).reshape(64, 2, 2)
@@ -43,11 +43,11 @@ def test_each_replica_shows_its_own_samples():
 
 
 def test_thumbnails_are_the_images_of_the_samples():
-    mosaic = np.array(batch_images(examples.one_f_one_b(), IMAGES).data[0].z)
+    mosaic = np.array(batch_figure(examples.one_f_one_b(), IMAGES).data[0].z)
     assert mosaic.shape == (8 * 3 - 1, 8 * 3 - 1)
     assert (mosaic[3:5, 3:5] == IMAGES[9]).all()  # second microbatch, second image
     assert np.isnan(mosaic[2]).all()
 
 
 def test_without_samples_the_batch_says_so():
-    assert "names its samples" in batch_images(examples.mixed(), IMAGES).layout.annotations[0].text
+    assert "names its samples" in batch_figure(examples.mixed(), IMAGES).layout.annotations[0].text

@@ -1,0 +1,25 @@
+"""The notebook's verbs in a shell. Each command is one file; what it needs is imported when it runs."""
+
+from __future__ import annotations
+
+import typer
+
+from labkit.cli import look, run
+
+app = typer.Typer(
+    help="See distributed training happen, from real runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+app.command()(run.run)
+app.command()(look.show)
+app.command()(look.merge)
+app.command()(look.doctor)
+app.command()(look.lab)
+
+
+def main() -> None:
+    """The `labkit` command."""
+    app()

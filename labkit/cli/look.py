@@ -1,0 +1,57 @@
+"""labkit show, merge, doctor, lab: look at traces, at the machine, at the dashboards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labkit.cli.common import check_out, errors, flag, save
+
+
+def show(trace: Path) -> None:
+    """Say what a saved trace holds."""
+    with errors():
+        from labkit import report
+        from labkit.trace import load
+
+        print(report.describe(load(trace)))
+
+
+def merge(
+    folder: Annotated[Path, typer.Argument(help="The --out folder of labkit.engine.worker under torchrun.")],
+    out: Annotated[Path, flag("The .parquet file to write.")] = Path("trace.parquet"),
+) -> None:
+    """Merge what the ranks of a torchrun job left behind into one trace."""
+    with errors():
+        from labkit import lab, report
+
+        check_out(out)
+        trace = lab.merge_folder(folder)
+        print(report.describe(trace))
+        save(trace, out)
+
+
+def doctor() -> None:
+    """Say what this machine can run, and why not."""
+    with errors():
+        from labkit.doctor import examine
+
+        findings = examine()
+        for finding in findings:
+            print(f"{'ok  ' if finding.ok else 'no  '}{finding.what}: {finding.detail}")
+        if not all(finding.ok for finding in findings if finding.needed):
+            raise typer.Exit(1)
+
+
+def lab(
+    port: Annotated[int, flag("Port on this machine (first free from 8866).")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    notebooks: Annotated[Path | None, flag("Folder of dashboards (the project's own).")] = None,
+) -> None:
+    """Open the dashboards in the browser."""
+    with errors():
+        from labkit.serve import serve
+
+        serve(notebooks, port=port, open_browser=browser)
