@@ -58,7 +58,7 @@ def _machine() -> Finding:
 
 def _gpus() -> Finding:
     gpus = launch.num_gpus()
-    detail = f"{gpus} found: backend nccl runs up to {gpus} ranks" if gpus else "none: backend nccl cannot run, gloo can"
+    detail = f"{gpus}: backend nccl runs up to {gpus} ranks" if gpus else "none: backend nccl cannot run, gloo can"
     return Finding("GPUs", gpus > 0, detail, needed=False)
 
 

@@ -77,7 +77,7 @@ COLUMNS = {
     "cpu_ns": "CPU time of the rank's thread inside the event; null where it was not taken",
     "late_ns": "paced or emulated only: how much later than the set time the real work was ready",
     "op": "of sync and wait: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, recv ...; "
-    "of a value: weight, input, output, grad, sync_in, sync_out",
+    "of a value: weight, input, output, grad_local (before the sync), grad (after), sync_in, sync_out",
     "axis": "of sync and wait: mesh axis of the group (dp, tp, pp, or a combination such as dp+tp)",
     "group": "of sync and wait: global ranks of the group",
     "peer": "of send and recv: the other rank",

@@ -366,9 +366,7 @@ class _Watch:
             with contextlib.suppress(ProcessLookupError, TypeError):
                 os.kill(self._ranks[number].process.pid, signal.SIGUSR1)  # each then logs the line it is at
         time.sleep(0.2)
-        lines = [
-            f"  rank {n} ({_process_state(self._ranks[n])}): {self._activity(n)}" for n in range(len(self._ranks))
-        ]
+        lines = [f"  rank {n} ({_process_state(self._ranks[n])}): {self._activity(n)}" for n in range(len(self._ranks))]
         number = stuck[0]
         message = (
             f"rank {number} hangs: no rank had an event for {self._hang_after_s:.0f} s, and the others wait for it; "

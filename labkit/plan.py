@@ -169,7 +169,7 @@ class Plan:
         except msgspec.DecodeError as error:
             raise PlanError(f"the plan is not JSON: {error}; `Plan.to_json` writes the form to follow") from None
         if not isinstance(values, dict):
-            raise PlanError(f"the plan is a JSON {type(values).__name__}: give an object such as {{\"dp\": 2}}")
+            raise PlanError(f'the plan is a JSON {type(values).__name__}: give an object such as {{"dp": 2}}')
         return cls.from_dict(values)
 
     @classmethod

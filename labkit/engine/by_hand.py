@@ -189,7 +189,7 @@ class ColumnLinear(nn.Module):
 
 
 class RowLinear(nn.Module):
-    """y = x W^T with the *columns* of torch's weight cut: each rank multiplies its slice of x, the products are added."""
+    """y = x W^T with the *columns* of torch's weight cut: each rank multiplies its slice of x, and all are added."""
 
     def __init__(self, whole: nn.Linear, group: Group) -> None:
         super().__init__()

@@ -121,11 +121,11 @@ class Wire:
 _wire: Wire | None = None
 """What new process groups take: torch makes them through a function that gets no argument of ours."""
 
-_backends: list[dist.Backend] = []
-"""Backends of the present or last run, kept until the next one.
+_kept: list[object] = []
+"""Process groups and backends of the present or last run, kept until the next one.
 
-A backend's destructor waits for its threads. If DDP's reducer held the last reference, it would wait with Python's
-lock held, while a thread may still need that lock to stamp a completion. Letting go here releases the lock.
+Their destructors wait for gloo's threads. If DDP's reducer held the last reference, it would wait with Python's lock
+held, while a thread may still need that lock to let go of a tensor: both for ever. Letting go here releases the lock.
 """
 
 
@@ -133,7 +133,12 @@ def use(wire: Wire) -> None:
     """Set what process groups made from now on record and emulate."""
     global _wire
     _wire = wire
-    _backends.clear()
+    _kept.clear()
+
+
+def keep(group: object) -> None:
+    """Keep a process group or backend alive until the next run."""
+    _kept.append(group)
 
 
 # ---- one operation
@@ -328,7 +333,7 @@ class RecordingGroup(dist.ProcessGroup):
             backend.options.global_ranks_in_group = self._ranks
             device, code = torch.device("cpu"), kind.GLOO
         backend._set_sequence_number_for_group()
-        _backends.append(backend)
+        keep(backend)
         for group in (self, self._inner):
             group._set_default_backend(code)
             group._register_backend(device, code, backend)

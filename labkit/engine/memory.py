@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
+from labkit.engine.naming import local
 from labkit.engine.recorder import Recorder
 
 
@@ -22,7 +23,7 @@ class Memory:
     def __init__(self, recorder: Recorder, modules: list[nn.Module], optimizer: torch.optim.Optimizer) -> None:
         self._recorder, self._optimizer = recorder, optimizer
         self._parameters = [p for module in modules for p in module.parameters()]
-        self._addresses = {_local(p).untyped_storage().data_ptr() for p in self._parameters}
+        self._addresses = {local(p).untyped_storage().data_ptr() for p in self._parameters}
         self._gathered = [p for module in modules for p in _fsdp_parameters(module)]
         self._param_bytes = sum(map(_size, self._parameters))
         self._holds: dict[int, int] = {}
@@ -49,16 +50,16 @@ class Memory:
         return torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
 
     def _pack(self, tensor: Tensor) -> Any:
-        local = _local(tensor)
-        base = local._base if local._is_view() else local
+        held = local(tensor)
+        base = held._base if held._is_view() else held
         if isinstance(base, nn.Parameter):
             return tensor
-        storage = local.untyped_storage()
-        address = storage.data_ptr()
-        if address in self._addresses:
+        storage, address = held.untyped_storage(), held.data_ptr()
+        if storage.data_ptr() in self._addresses:
             return tensor
-        self._keep(address, storage.nbytes())
-        return _Saved(tensor, self, address, storage.nbytes())
+        size = min(_size(held), storage.nbytes())  # a microbatch is a slice of the loaded batch: count the slice
+        self._keep(address, size)
+        return _Saved(tensor, self, address, size)
 
     def _keep(self, address: int, size: int) -> None:
         holders = self._holds.get(address, 0)
@@ -89,16 +90,9 @@ def _unpack(kept: Any) -> Tensor:
     return kept.tensor if isinstance(kept, _Saved) else kept
 
 
-def _local(tensor: Tensor) -> Tensor:
-    """The tensor that holds this rank's memory: a DTensor's shard, an asynchronous result's elements."""
-    for inside in ("_local_tensor", "elem"):
-        tensor = getattr(tensor, inside, tensor)
-    return tensor
-
-
 def _size(tensor: Tensor) -> int:
-    local = _local(tensor)
-    return local.numel() * local.element_size()
+    held = local(tensor)
+    return held.numel() * held.element_size()
 
 
 def _fsdp_parameters(module: nn.Module) -> Iterable[Any]:

@@ -112,7 +112,7 @@ def _cut(plan: Plan, task: Task, whole: Layers, mesh: DeviceMesh) -> None:
 
 
 def _every_linear(whole: nn.Module, tp: int) -> dict[str, Cut]:
-    """For a user's own layers: cut each linear layer by its outputs and concatenate. Always right, never the fastest."""
+    """For a user's own layers: cut each linear layer by its outputs and concatenate. Always right, never fastest."""
     linears = {path: module for path, module in whole.named_modules() if isinstance(module, nn.Linear)}
     return {path: "gather" for path, module in linears.items() if module.out_features % tp == 0}
 
@@ -129,9 +129,7 @@ def _style(cut: Cut, sequence_parallel: bool) -> ParallelStyle:
         case "gather":
             return ColwiseParallel(input_layouts=outside, output_layouts=Replicate())
         case "share":
-            return PrepareModuleInput(
-                input_layouts=outside, desired_input_layouts=Replicate(), use_local_output=False
-            )
+            return PrepareModuleInput(input_layouts=outside, desired_input_layouts=Replicate(), use_local_output=False)
     raise AssertionError(cut)
 
 

@@ -1,7 +1,8 @@
 """A rank of the pool: waits for jobs, carries them out, and dies with its parent.
 
 In: a pipe to the parent, a lifeline, a log file, the shared board. Out: messages (word, payload): "ready" with the
-port of rank 0's store, "layers" with their names, "step" with progress and what was recorded, "done" with the Outcome, "error" with a traceback.
+port of rank 0's store, "layers" with their names, "step" with progress and what was recorded, "done" with the
+Outcome, "error" with a traceback.
 """
 
 from __future__ import annotations

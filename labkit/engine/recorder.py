@@ -103,8 +103,11 @@ class Recorder:
             row[0], row[5], row[6], row[7], row[8], row[SIZE] = _WAIT, start_ns, end_ns, NONE, NONE, NONE
             self._append(row)
 
-    def value(self, what: str, tensor: Tensor, t_ns: int, layer: int | None = None) -> None:
-        """Keep a copy of a tensor's value, if it is small enough. The tensor itself is not kept."""
+    def value(self, what: str, tensor: Tensor, t_ns: int, *, of: int | None = None) -> None:
+        """Keep a copy of a tensor's value, if it is small enough. The tensor itself is not kept.
+
+        what: weight, input, output ... `of` is the code of its name; else it belongs to the layer at work.
+        """
         size = tensor.numel() * tensor.element_size()
         if size > self.value_limit_bytes:
             return
@@ -113,7 +116,7 @@ class Recorder:
             plain = plain.float()
         self._values.append((list(plain.shape), plain.numpy().tobytes()))
         self._append(
-            (_VALUE, self.step, self.microbatch, self.stage, self.layer if layer is None else layer, t_ns, t_ns, NONE,
+            (_VALUE, self.step, self.microbatch, self.stage, self.layer if of is None else of, t_ns, t_ns, NONE,
              NONE, self.ops(what), NONE, NONE, size, self.dtypes(str(plain.dtype).removeprefix("torch.")), NONE, NONE,
              NONE, NONE, NONE, len(self._values) - 1)
         )  # fmt: skip

@@ -5,16 +5,14 @@ In: a rank's stages after training. Out: a `State`: numpy arrays by name ("fc0.l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.nn.parallel import DistributedDataParallel
 
 from labkit.engine.by_hand import cut_dim
+from labkit.engine.naming import named_parameters
 from labkit.engine.parallelize import Stage
 from labkit.job import State
 
@@ -22,21 +20,11 @@ from labkit.job import State
 def gather_state(stages: list[Stage]) -> State:
     """Collect what is cut or sharded. All ranks must call it together."""
     weights, grads = {}, {}
-    for name, parameter, module in _named_parameters(stages):
+    for name, parameter, module in (found for stage in stages for found in named_parameters(stage.module)):
         weights[name] = _whole(parameter.detach(), module, name)
         grad = parameter.grad
         grads[name] = _whole(torch.zeros_like(parameter) if grad is None else grad, module, name)
     return State(weights, grads)
-
-
-def _named_parameters(stages: list[Stage]) -> Iterator[tuple[str, nn.Parameter, nn.Module]]:
-    """Names as the serial model has them: without what wrapping added."""
-    for stage in stages:
-        root = stage.module.module if isinstance(stage.module, DistributedDataParallel) else stage.module
-        for path, module in root.named_modules():
-            for name, parameter in module.named_parameters(recurse=False):
-                parts = [part for part in (*path.split("."), name) if part != "_checkpoint_wrapped_module"]
-                yield ".".join(parts), parameter, module
 
 
 def _whole(tensor: Tensor, module: nn.Module, name: str) -> np.ndarray:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from labkit.engine.comm import Wire
 from labkit.engine.device import Device
 from labkit.engine.memory import Memory
+from labkit.engine.naming import local, named_parameters
 from labkit.engine.recorder import CODE, Recorder
 from labkit.event import NONE, Kind
 
@@ -135,7 +136,7 @@ class Tracer:
             return
         recorder.layer = code
         recorder.begin(_RECOMPUTE if recomputing else _FORWARD, start_ns)
-        if self._splits_backward:
+        if self._splits_backward or self._values:
             self._hook_weights(code, module)
         if self._values and not recomputing:
             self._keep_values(module, args, start_ns)
@@ -160,8 +161,19 @@ class Tracer:
         for tensor in args:
             if isinstance(tensor, Tensor):
                 self.recorder.value("input", tensor, t_ns)
-        for parameter in module.parameters():
-            self.recorder.value("weight", getattr(parameter, "_local_tensor", parameter), t_ns)
+        for name, parameter in module.named_parameters():
+            self.recorder.value("weight", local(parameter), t_ns, of=self._path(self.recorder.layer, name))
+
+    def _path(self, code: int, name: str) -> int:
+        """Code of a parameter's full name, such as fc0.linear.weight."""
+        return self.recorder.layers(f"{self.recorder.layers.names[code]}.{name}")
+
+    def keep_grads(self, modules: list[nn.Module]) -> None:
+        """Values of the gradients as the optimizer gets them."""
+        if self._values:
+            for name, parameter, _ in (found for module in modules for found in named_parameters(module)):
+                if parameter.grad is not None:
+                    self.recorder.value("grad", local(parameter.grad), self.device.now(), of=self.recorder.layers(name))
 
     # -- one layer, backward
 
@@ -201,11 +213,11 @@ class Tracer:
 
     def _hook_weights(self, code: int, module: nn.Module) -> None:
         """Gradient hooks on the parameters as forward sees them (FSDP swaps in gathered ones)."""
-        for parameter in module.parameters():
+        for name, parameter in module.named_parameters():
             if id(parameter) not in self._hooked and parameter.requires_grad:
                 self._hooked.add(id(parameter))
                 self._num_weights[code] = self._num_weights.get(code, 0) + 1
-                self._handles.append(parameter.register_hook(partial(self._weight_done, code)))
+                self._handles.append(parameter.register_hook(partial(self._weight_done, code, name)))
 
     def begin_weights(self, layers: list[int]) -> None:
         """The weight half of these layers starts now."""
@@ -220,7 +232,9 @@ class Tracer:
         if self.device.paced:
             self.device.advance(self._work_ns, ("weight", 0))
 
-    def _weight_done(self, code: int, grad: Tensor) -> None:
+    def _weight_done(self, code: int, name: str, grad: Tensor) -> None:
+        if self._values:
+            self.recorder.value("grad_local", local(grad), self.device.now(), of=self._path(code, name))
         if code not in self._weights_left:
             return
         self._weights_left[code] -= 1

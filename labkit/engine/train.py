@@ -38,7 +38,9 @@ _INPUT, _WEIGHT = CODE[Kind.BACKWARD_INPUT], CODE[Kind.BACKWARD_WEIGHT]
 class Replica:
     """A whole model on this rank (or its tensor parallel part): microbatches mean gradient accumulation."""
 
-    def __init__(self, plan: Plan, task: Task, mesh: DeviceMesh | None, device: str, tracer: Tracer, wire: Wire) -> None:
+    def __init__(
+        self, plan: Plan, task: Task, mesh: DeviceMesh | None, device: str, tracer: Tracer, wire: Wire
+    ) -> None:
         self._plan, self._tracer, self._wire = plan, tracer, wire
         (positions,) = stage_ranges(plan, task)
         self.stages = [build_stage(plan, task, 0, positions, mesh, device)]
@@ -112,7 +114,7 @@ class Pipeline:
         self._agree_on_shapes(torch_stages, shapes[0])
 
     def _agree_on_shapes(self, torch_stages: list[PipelineStage], x: Tensor) -> None:
-        """Have torch's stages vote that all shapes are known, which it else does in the first step, amid its messages."""
+        """Have torch's stages vote that all shapes are known, which it else does amid the first step's messages."""
         for torch_stage in torch_stages:
             torch_stage.has_backward = True
         initialize = self._schedule._initialize_stage if self._single else self._schedule._initialize_stages
@@ -223,6 +225,7 @@ class Training:
             self.optimizer.zero_grad()
             self._sample_memory()
         losses = self._engine.step(x, y)
+        tracer.keep_grads([stage.module for stage in self.stages])
         with tracer.span(Kind.OPTIMIZER, tracer.device.pace.optimizer_s):
             self.optimizer.step()
             self._sample_memory(optimizer=True)

@@ -103,14 +103,8 @@ class _Session:
 
     def __init__(self, plan: Plan, task: Task, rank: int, board: Board | None) -> None:
         self._plan, self._rank = plan, rank
-        wanted = bool(plan.record)
-        self._recorder = (
-            Recorder(
-                rank, list(task.names), max_events=plan.max_events, value_limit_bytes=plan.value_limit_bytes, board=board
-            )
-            if wanted
-            else None
-        )
+        limits = {"max_events": plan.max_events, "value_limit_bytes": plan.value_limit_bytes}
+        self._recorder = Recorder(rank, list(task.names), board=board, **limits) if plan.record else None
         device = Device(plan.pace, plan.time_scale)
         self.wire = comm.Wire(
             plan.mesh,
@@ -128,12 +122,13 @@ class _Session:
         if self._plan.num_ranks == 1:
             return
         backend = self._plan.backend
+        comm.use(self.wire)
         if self.wire.recorder is not None or self.wire.emulating:
             comm.register()
-            comm.use(self.wire)
             backend = comm.BACKEND
         where = {"store": store, "rank": self._rank, "world_size": self._plan.num_ranks} if store is not None else {}
         dist.init_process_group(backend, timeout=_COLLECTIVE_TIMEOUT, **where)
+        comm.keep(dist.group.WORLD)
 
     def take_part(self) -> Part | None:
         return self._recorder.take() if self._recorder is not None else None

@@ -26,7 +26,7 @@ Progress = Callable[[Sequence[int], int], None]
 """`progress(steps_done, num_steps)`: how many steps each rank has finished. May be called from any thread."""
 
 PlanFrom = Callable[[dict[str, Any]], Any]
-"""Form values -> a plan, or a ValueError whose text tells the way out. `plan_values` makes plan fields of form values."""
+"""Form values -> a plan, or a ValueError that tells the way out. `plan_values` makes plan fields of form values."""
 
 Run = Callable[[dict[str, Any], Progress, threading.Event], Trace | None]
 """`run(values, progress, cancelled)` -> the trace; None or an exception once `cancelled` is set."""
@@ -70,12 +70,17 @@ def form_groups(choices: Mapping[str, Sequence[str]] | None = None) -> tuple[Gro
     known = {
         name: tuple((value, value) for value in values) for name, values in (CHOICES | dict(choices or {})).items()
     }
+
+    def first(name: str) -> str:
+        """Our own first choice if it is offered, else theirs."""
+        return CHOICES[name][0] if CHOICES[name][0] in offered[name] else offered[name][0]
+
     trained = (
-        Field("task", "Task", "choice", known["task"][0][0], choices=known["task"]),
+        Field("task", "Task", "choice", first("task"), choices=known["task"]),
         Field("layers", "Layers", "number", 8, low=1, high=64),
         Field("global_batch", "Global batch", "number", 64, "samples of one step, over all replicas", low=1, high=4096),
         Field("steps", "Steps", "number", 3, low=1, high=1000),
-        Field("optimizer", "Optimizer", "choice", "sgd", choices=known["optimizer"]),
+        Field("optimizer", "Optimizer", "choice", first("optimizer"), choices=known["optimizer"]),
         Field("lr", "Learning rate", "number", None, "empty: the optimizer's own", low=0),
     )
     spread = (
@@ -83,7 +88,7 @@ def form_groups(choices: Mapping[str, Sequence[str]] | None = None) -> tuple[Gro
         Field("tp", "Tensor parallel", "choice", 1, "ranks that share each weight matrix", DEGREES),
         Field("pp", "Pipeline", "choice", 4, "stages, each with a run of layers", DEGREES),
         Field("zero", "ZeRO", "choice", 0, "what replicas share out", _ZERO),
-        Field("schedule", "Schedule", "choice", known["schedule"][0][0], choices=known["schedule"], needs="pp"),
+        Field("schedule", "Schedule", "choice", first("schedule"), choices=known["schedule"], needs="pp"),
         Field("microbatches", "Microbatches", "number", 8, "pieces of a replica's batch", low=1, high=256),
     )
     speed = (
@@ -238,7 +243,7 @@ def chart_widget(figure: Any) -> ipywidgets.Output:
 
 
 def _opening_step(trace: Trace) -> int | None:
-    """The second step, where there is one: the first also pays for starting up, and all at once are too small to read."""
+    """The second step, where there is one: the first also pays for starting, and all together are too small to read."""
     steps = trace.events["step"].drop_nulls().unique().sort()
     return int(steps[1]) if len(steps) > 1 else None
 
