@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from labkit.engine.comm import Wire
 from labkit.engine.device import Device
 from labkit.engine.memory import Memory
 from labkit.engine.naming import local, named_parameters
 from labkit.engine.recorder import CODE, Recorder
+from labkit.engine.wire import Wire
 from labkit.event import NONE, Kind
 
 _FORWARD, _RECOMPUTE, _BACKWARD = CODE[Kind.FORWARD], CODE[Kind.RECOMPUTE], CODE[Kind.BACKWARD]

@@ -22,12 +22,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from labkit import schedule
 from labkit.engine.by_hand import AVERAGES
-from labkit.engine.comm import Wire
 from labkit.engine.memory import Memory
 from labkit.engine.parallelize import Stage, axis_mesh, build_stage, make_optimizer, stage_ranges
 from labkit.engine.recorder import CODE
 from labkit.engine.tasks import Task, sample_order
 from labkit.engine.tracer import Tracer
+from labkit.engine.wire import Wire
 from labkit.event import NONE, Kind
 from labkit.plan import Plan
 

@@ -27,6 +27,7 @@ from labkit.engine.state import gather_state
 from labkit.engine.tasks import Task, task_of
 from labkit.engine.tracer import Tracer
 from labkit.engine.train import Training
+from labkit.engine.wire import Wire
 from labkit.job import Job, Outcome
 from labkit.part import Part, RankFile, encode_part
 from labkit.plan import Plan, PlanError
@@ -106,7 +107,7 @@ class _Session:
         limits = {"max_events": plan.max_events, "value_limit_bytes": plan.value_limit_bytes}
         self._recorder = Recorder(rank, list(task.names), board=board, **limits) if plan.record else None
         device = Device(plan.pace, plan.time_scale)
-        self.wire = comm.Wire(
+        self.wire = Wire(
             plan.mesh,
             device,
             recorder=self._recorder if "sync" in plan.record else None,
