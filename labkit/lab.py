@@ -129,11 +129,7 @@ def _pickled(plan: Plan, task: Any) -> bytes | None:
         return None
     import cloudpickle
 
-    if len(task.names) != plan.layers:
-        raise PlanError(
-            f"plan.layers is {plan.layers}, but the task has {len(task.names)} layers "
-            f"({', '.join(task.names)}): set layers={len(task.names)}"
-        )
+    task.check(plan)
     return cloudpickle.dumps(task)
 
 

@@ -49,7 +49,9 @@ class Device:
 
     def __post_init__(self) -> None:
         if not self.peak_flops_s:
-            raise ValueError(f"device {self.name!r} has no peak_flops_s: give FLOP/s by dtype, e.g. {{'bfloat16': 312e12}}")
+            raise ValueError(
+                f"device {self.name!r} has no peak_flops_s: give FLOP/s by dtype, e.g. {{'bfloat16': 312e12}}"
+            )
         rates = {f"peak_flops_s[{dtype}]": rate for dtype, rate in self.peak_flops_s.items()}
         for name in ("half_depth", "num_units", "memory_bytes", "memory_bandwidth_bytes_s"):
             rates[name] = getattr(self, name)
@@ -64,7 +66,9 @@ class Device:
         """FLOP/s for `dtype`."""
         if dtype not in self.peak_flops_s:
             known = ", ".join(self.peak_flops_s)
-            raise ValueError(f"device {self.name!r} has no rate for {dtype!r}: known are {known}; add it to peak_flops_s")
+            raise ValueError(
+                f"device {self.name!r} has no rate for {dtype!r}: known are {known}; add it to peak_flops_s"
+            )
         return self.peak_flops_s[dtype]
 
     def efficiency(self, rows: float, columns: float, depth: float, *, batch: float = 1) -> float:
@@ -73,7 +77,9 @@ class Device:
         by_depth = depth / (depth + self.half_depth)
         return self.matmul_efficiency * by_depth * tiles / (tiles + self.num_units / 2)
 
-    def matmul_s(self, rows: float, columns: float, depth: float, *, batch: float = 1, dtype: str = "bfloat16") -> float:
+    def matmul_s(
+        self, rows: float, columns: float, depth: float, *, batch: float = 1, dtype: str = "bfloat16"
+    ) -> float:
         """Seconds for `batch` products (rows x depth) @ (depth x columns): 2 rows columns depth FLOPs each."""
         flops = 2.0 * batch * rows * columns * depth
         return flops / (self.peak(dtype) * self.efficiency(rows, columns, depth, batch=batch))

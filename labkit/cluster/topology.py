@@ -54,10 +54,16 @@ class Cluster:
     """Links given for an axis; they win over `within` and `between`."""
     algorithm: str = "ring"
     """All-reduce within a node: ring, tree or nvswitch; between nodes it is always a ring."""
-    efficiency: float = 1.0
-    """Share of a link's bandwidth that collectives reach."""
+    within_efficiency: float = 1.0
+    """Share of the bandwidth of `within` that syncs reach."""
+    between_efficiency: float = 1.0
+    """Share of the bandwidth of `between` that syncs reach."""
     all_reduce_curves: Mapping[int, Curve] = field(default_factory=dict)
     """Measured all-reduce within a node by number of ranks; they win over `algorithm`."""
+    message_overhead_s: float = 0.0
+    """What a message between pipeline ranks costs each of them besides the link: the host waits and starts anew."""
+    step_overhead_s: float = 0.0
+    """What a step takes besides: data loading, optimizer launch, logging."""
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,8 +71,9 @@ class Cluster:
             raise ClusterError(f"all-reduce algorithm {self.algorithm!r}: known are {', '.join(ALGORITHMS)}")
         if self.gpus_per_node < 1:
             raise ClusterError(f"gpus_per_node={self.gpus_per_node!r}: give a whole number, 1 or more")
-        if not 0 < self.efficiency <= 1:
-            raise ClusterError(f"efficiency={self.efficiency!r}: give a share above 0 and at most 1")
+        for name in ("within_efficiency", "between_efficiency"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ClusterError(f"{name}={getattr(self, name)!r}: give a share above 0 and at most 1")
         for axis in self.axis_links:
             if axis not in AXES:
                 raise ClusterError(f"link for axis {axis!r}: the axes are {', '.join(AXES)}")
@@ -97,37 +104,49 @@ class Cluster:
             raise ValueError(f"collective {op!r}: known are all_reduce, all_gather, reduce_scatter, all_to_all")
         if group.num_ranks == 1 or not size_bytes:
             return 0.0
-        link = self.link(axis, group)
-        if axis in self.axis_links or group.num_nodes == 1:
-            return share * self._within_s(link, size_bytes, axis, group.num_ranks)
-        return share * self._between_s(link, size_bytes, axis, group)
+        link = self.effective_link(axis, group)
+        if axis in self.axis_links:
+            return share * all_reduce_s(link, size_bytes, group.num_ranks, self.algorithm)
+        if group.num_nodes == 1:
+            return share * self._within_s(size_bytes, group.num_ranks)
+        return share * self._between_s(link, size_bytes, group)
 
-    def _within_s(self, link: Link, size_bytes: float, axis: str, num_ranks: int) -> float:
-        if self.all_reduce_curves and axis not in self.axis_links:
+    def _within_s(self, size_bytes: float, num_ranks: int) -> float:
+        if self.all_reduce_curves:
             return measured_all_reduce_s(self.all_reduce_curves, size_bytes, num_ranks)
-        return all_reduce_s(self._effective(link), size_bytes, num_ranks, self.algorithm)
+        link = _slower(self.within, self.within_efficiency)
+        return all_reduce_s(link, size_bytes, num_ranks, self.algorithm)
 
-    def _between_s(self, link: Link, size_bytes: float, axis: str, group: Group) -> float:
+    def _between_s(self, link: Link, size_bytes: float, group: Group) -> float:
         """A ring through all nodes, on the links of all its ranks in a node at once; the node's inside may be slower."""
-        effective = self._effective(link)
-        shared = Link(effective.latency_s, effective.bandwidth_bytes_s * group.per_node)
-        across = all_reduce_s(shared, size_bytes, group.num_ranks)
+        across = all_reduce_s(_slower(link, group.per_node), size_bytes, group.num_ranks)
         if group.per_node == 1 or self.within is None:
             return across
-        return max(across, self._within_s(self.within, size_bytes, axis, group.per_node))
+        return max(across, self._within_s(size_bytes, group.per_node))
 
     def message_s(self, size_bytes: float, axis: str, group: Group) -> float:
         """Seconds of one message to a neighbour along `axis`."""
         check_size(size_bytes)
-        link = self._effective(self.link(axis, group))
-        return link.latency_s + size_bytes / link.bandwidth_bytes_s
+        link = self.effective_link(axis, group)
+        return self.message_overhead_s + link.latency_s + size_bytes / link.bandwidth_bytes_s
 
-    def _effective(self, link: Link) -> Link:
-        return Link(link.latency_s, link.bandwidth_bytes_s * self.efficiency, link.name, link.source)
+    def effective_link(self, axis: str, group: Group) -> Link:
+        """The link that `group` along `axis` is bound by, with the bandwidth that syncs reach on it."""
+        link = self.link(axis, group)
+        if axis in self.axis_links:
+            return link
+        return _slower(link, self.between_efficiency if group.num_nodes > 1 else self.within_efficiency)
 
     def __str__(self) -> str:
-        links = ", ".join(f"{where} {link}" for where, link in (("within", self.within), ("between", self.between)) if link)
+        links = ", ".join(
+            f"{where} {link}" for where, link in (("within", self.within), ("between", self.between)) if link
+        )
         return f"{self.name}: {self.gpus_per_node} x {self.device.name} per node, {links or 'no link'}"
+
+
+def _slower(link: Link, factor: float) -> Link:
+    """The link with `factor` times its bandwidth."""
+    return Link(link.latency_s, link.bandwidth_bytes_s * factor, link.name, link.source)
 
 
 def group_of(axis: str, mesh: Mesh, gpus_per_node: int) -> Group:
@@ -157,7 +176,9 @@ def load(path: str | os.PathLike[str]) -> Cluster:
     except OSError as error:
         raise ClusterError(f"cannot read the cluster file {path}: {error}") from None
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ClusterError(f"{path} is no cluster: {error}; `labkit calibrate --out` writes the form to follow") from None
+        raise ClusterError(
+            f"{path} is no cluster: {error}; `labkit calibrate --out` writes the form to follow"
+        ) from None
 
 
 def _plain(cluster: Cluster) -> dict[str, Any]:

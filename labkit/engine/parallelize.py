@@ -31,7 +31,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 
 from labkit.engine.by_hand import ColumnLinear, RowLinear, share_input
-from labkit.engine.tasks import Cut, Task
+from labkit.engine.tasks import Cut, Task, cuttable_linears
 from labkit.mesh import AXES
 from labkit.plan import Plan
 
@@ -83,7 +83,8 @@ def stage_ranges(plan: Plan, task: Task) -> list[range]:
 
 def build_stage(plan: Plan, task: Task, index: int, positions: range, mesh: DeviceMesh | None, device: str) -> Stage:
     """Stage `index` as this rank holds it."""
-    layers = [(position, task.build(position).to(device)) for position in positions]
+    dtype = getattr(torch, plan.dtype)
+    layers = [(position, task.build(position).to(device, dtype)) for position in positions]
     whole = Layers([(task.names[position], layer) for position, layer in layers])
     tp_mesh, dp_mesh = axis_mesh(mesh, "tp"), axis_mesh(mesh, "dp")
     if tp_mesh is not None:
@@ -99,7 +100,8 @@ def build_stage(plan: Plan, task: Task, index: int, positions: range, mesh: Devi
 
 def _cut(plan: Plan, task: Task, whole: Layers, mesh: DeviceMesh) -> None:
     held = [name for name, _ in whole.named_children()]
-    cuts = task.cuts(held) if task.cuts else _every_linear(whole, plan.tp)
+    # A user's own linear layers are cut by their outputs, which are concatenated: always right, never the fastest.
+    cuts = task.cuts(held) if task.cuts else dict.fromkeys(cuttable_linears(whole, plan.tp), "gather")
     if plan.tensor == "by_hand":
         _cut_by_hand(whole, cuts, mesh.get_group())
         return
@@ -109,12 +111,6 @@ def _cut(plan: Plan, task: Task, whole: Layers, mesh: DeviceMesh) -> None:
         styles |= {path: _sequence_style(kind) for path, kind in kinds.items()}
     if styles:
         parallelize_module(whole, mesh, styles)
-
-
-def _every_linear(whole: nn.Module, tp: int) -> dict[str, Cut]:
-    """For a user's own layers: cut each linear layer by its outputs and concatenate. Always right, never fastest."""
-    linears = {path: module for path, module in whole.named_modules() if isinstance(module, nn.Linear)}
-    return {path: "gather" for path, module in linears.items() if module.out_features % tp == 0}
 
 
 def _style(cut: Cut, sequence_parallel: bool) -> ParallelStyle:
@@ -189,6 +185,7 @@ def make_optimizer(plan: Plan, stages: Sequence[Stage]) -> torch.optim.Optimizer
     """The plan's optimizer over all parameters of this rank."""
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[plan.optimizer]
     parameters = [p for stage in stages for p in stage.module.parameters()]
+    parameters = parameters or [nn.Parameter(torch.empty(0))]  # a stage may hold only layers without weights
     options = {"lr": plan.lr, "foreach": False}  # cut and whole parameters cannot share one fused update
     if plan.zero == 1:
         return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, **options)

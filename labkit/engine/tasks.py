@@ -6,6 +6,7 @@ by one from (seed, position), so a rank that holds layers 4 to 7 gets the very w
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labkit.engine import data
-from labkit.plan import Plan
+from labkit.plan import Plan, PlanError
 
 Cut = str
 """How tensor parallelism treats a module: a linear layer is cut by "column", "row" or "gather" (column, the results
@@ -39,6 +40,25 @@ class Task:
     cuts: Callable[[Sequence[str]], dict[str, Cut]] | None = None
     sequence_parallel: Callable[[Sequence[str]], dict[str, str]] | None = None
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that does not fit these layers."""
+        if len(self.names) != plan.layers:
+            raise PlanError(
+                f"plan.layers is {plan.layers}, but the task has {len(self.names)} layers "
+                f"({', '.join(self.names)}): set layers={len(self.names)}"
+            )
+        if plan.tp > 1 and not any(cuttable_linears(self.build(i), plan.tp) for i in range(len(self.names))):
+            raise PlanError(
+                f"tp {plan.tp}: no linear layer whose outputs divide by {plan.tp} in {', '.join(self.names)}: "
+                f"use dp or pp for this model, or another tp"
+            )
+
+
+def cuttable_linears(module: nn.Module, tp: int) -> list[str]:
+    """Paths of the linear layers inside a module whose outputs divide over `tp` ranks."""
+    linears = ((path, part) for path, part in module.named_modules() if isinstance(part, nn.Linear))
+    return [path for path, linear in linears if linear.out_features % tp == 0]
+
 
 def own_task(
     layers: Mapping[str, nn.Module] | Sequence[tuple[str, nn.Module]],
@@ -49,7 +69,8 @@ def own_task(
 ) -> Task:
     """A task from a user's own modules: `own_task({"in": nn.Linear(4, 8), "out": nn.Linear(8, 2)}, batch, ...)`.
 
-    batch gets dataset indices (int64 array) and returns (input, target). Weights are taken as they are.
+    batch gets dataset indices (int64 array) and returns (input, target). Weights are taken as they are; they and
+    floating point inputs are turned into the plan's dtype.
     """
     pairs = list(layers.items()) if isinstance(layers, Mapping) else list(layers)
     names = tuple(name for name, _ in pairs)
@@ -62,7 +83,7 @@ def own_task(
         raise ValueError(f"layer names {names}: give at least one layer, and every layer its own name")
     if num_samples < 1:
         raise ValueError(f"num_samples={num_samples}: the task needs at least one sample")
-    return Task(names, lambda position: pairs[position][1], batch, loss, num_samples)
+    return Task(names, lambda position: copy.deepcopy(pairs[position][1]), batch, loss, num_samples)
 
 
 def task_of(plan: Plan) -> Task:
@@ -83,7 +104,7 @@ def _seeded(plan: Plan, make: Callable[[int], nn.Module]) -> Callable[[int], nn.
     def build(position: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(plan.seed * 1_000_003 + position)
-            return make(position).to(getattr(torch, plan.dtype))
+            return make(position)
 
     return build
 
@@ -116,7 +137,7 @@ def _digits(plan: Plan) -> Task:
     def cuts(held: Sequence[str]) -> dict[str, Cut]:
         return _pairs(held, outputs, plan.tp)
 
-    return Task(names, _seeded(plan, make), _digits_batch(plan), F.cross_entropy, 1797, cuts)
+    return Task(names, _seeded(plan, make), _digits_batch, F.cross_entropy, 1797, cuts)
 
 
 def _pairs(held: Sequence[str], outputs: dict[str, int], tp: int) -> dict[str, Cut]:
@@ -129,12 +150,9 @@ def _pairs(held: Sequence[str], outputs: dict[str, int], tp: int) -> dict[str, C
     return cuts
 
 
-def _digits_batch(plan: Plan) -> Callable[[np.ndarray], tuple[Tensor, Tensor]]:
-    def batch(indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        images, labels = data.digits()
-        return torch.from_numpy(images[indices]).to(getattr(torch, plan.dtype)), torch.from_numpy(labels[indices])
-
-    return batch
+def _digits_batch(indices: np.ndarray) -> tuple[Tensor, Tensor]:
+    images, labels = data.digits()
+    return torch.from_numpy(images[indices]), torch.from_numpy(labels[indices])
 
 
 class ConvLayer(nn.Module):
@@ -166,7 +184,7 @@ def _digits_cnn(plan: Plan) -> Task:
         return ConvHead(num_in) if position == plan.layers - 1 else ConvLayer(num_in, plan.width)
 
     names = (*(f"conv{i}" for i in range(plan.layers - 1)), "head")
-    return Task(names, _seeded(plan, make), _digits_batch(plan), F.cross_entropy, 1797)
+    return Task(names, _seeded(plan, make), _digits_batch, F.cross_entropy, 1797)
 
 
 # ---- chars

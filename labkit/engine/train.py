@@ -138,11 +138,11 @@ def _stage_inputs(plan: Plan, task: Task, ranges: list[range], device: str) -> l
     Found by one forward of a microbatch through fresh layers on the meta device, which computes shapes only.
     """
     x, _ = task.batch(sample_order(plan, task, 0)[: plan.replica_batch // plan.microbatches])
-    x = x.to("meta")
+    x = _in_dtype(x, plan).to("meta")
     inputs = [x]
     for positions in ranges:
         for position in positions:
-            x = task.build(position).to("meta")(x)
+            x = task.build(position).to("meta", getattr(torch, plan.dtype))(x)
         inputs.append(x)
     if plan.sequence_parallel:  # between stages each rank holds its slice of the sequence
         inputs[1:-1] = [t[:, : t.shape[1] // plan.tp] for t in inputs[1:-1]]
@@ -186,6 +186,11 @@ def _tagged(get_ops: Callable[[int], list[Any]], stage: int, wire: Wire) -> Call
         return ops
 
     return get
+
+
+def _in_dtype(x: Tensor, plan: Plan) -> Tensor:
+    """Floating point inputs take the plan's dtype; indices of characters stay."""
+    return x.to(getattr(torch, plan.dtype)) if x.is_floating_point() else x
 
 
 class Training:
@@ -243,7 +248,8 @@ class Training:
         size = plan.replica_batch
         samples = sample_order(plan, self._task, step)[self._dp_rank * size : (self._dp_rank + 1) * size]
         x, y = self._task.batch(samples)
-        x, y = x.to(self._device), y.to(self._device)
+        x = _in_dtype(x, plan).to(self._device)
+        y = y.to(self._device)
         device.catch_up()
         if self._tracer.recorder is not None:
             for microbatch, part in enumerate(samples.reshape(plan.microbatches, -1).tolist()):

@@ -67,9 +67,8 @@ CHOICES = {
 
 def form_groups(choices: Mapping[str, Sequence[str]] | None = None) -> tuple[Group, ...]:
     """The form: what is trained, how it is spread, how fast it goes. Field names are those of a Plan."""
-    known = {
-        name: tuple((value, value) for value in values) for name, values in (CHOICES | dict(choices or {})).items()
-    }
+    offered = CHOICES | dict(choices or {})
+    known = {name: tuple((value, value) for value in values) for name, values in offered.items()}
 
     def first(name: str) -> str:
         """Our own first choice if it is offered, else theirs."""

@@ -59,10 +59,10 @@ def open_page(chromium, request):
         context = chromium.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(90_000)  # a busy machine: a lesson runs real processes
         page.on("request", lambda sent: None if sent.url.startswith(OWN_SCHEMES) else off_host.append(sent.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(url)
+        page.goto(url, wait_until="commit")  # Voila sends its page while the cells run; tests wait for what they need
         return page
 
     yield open_

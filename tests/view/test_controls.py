@@ -119,9 +119,9 @@ def test_presets_set_only_fields_that_exist():
 
 
 def test_choices_come_from_outside():
-    form = lab_panel(run, check, choices={"task": ("chars", "digits"), "link": ("nvlink4",)}).form
+    form = lab_panel(run, check, choices={"task": ("chars", "own"), "link": ("nvlink4",)}).form
     fields = {one["name"]: one for group in form.groups for one in group["fields"]}
-    assert form.values["task"] == "chars"
+    assert form.values["task"] == "chars" and form.values["schedule"] == "1f1b"
     assert [value for value, _ in fields["link"]["choices"]] == ["", "nvlink4"]
 
 

@@ -1,0 +1,168 @@
+"""What a rank may be waiting for, and until when: claims on its gaps.
+
+In: a Trace. Out: a table of claims (columns `CLAIMS`). `gaps` gives each moment of a gap to one claim.
+
+A wait has two parts, cut at `ready_ns`, the moment from which only the link was missing: the last rank's arrival at a
+collective, the issue of the partner's end of a message. Where the trace tells when ranks were blocked (kind `wait`),
+claims reach over those times; else over the whole sync.
+
+    rank 0  all_reduce issued 2 ------------- blocked ------------- 9
+    rank 1  all_reduce issued           5 ------------------------- 9
+            claims on rank 0: 2 to 5 straggler, by rank 1; 5 to 9 bandwidth-bound
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from labkit.analysis.activity import WORK_KINDS
+from labkit.analysis.cause import Cause
+from labkit.analysis.matching import collective_calls, message_ends
+from labkit.analysis.stages import dependencies, phase, waiting_cause
+from labkit.trace import Trace
+
+CLAIMS = {
+    "rank": pl.Int32,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "until_ns": pl.Int64,  # end of the whole wait: where waits overlap, the one that ends first is the one waited for
+    "cause": pl.String,
+    "by_rank": pl.Int32,  # who was waited for
+    "op": pl.String,
+    "axis": pl.String,
+    "size_bytes": pl.Int64,
+    "microbatch": pl.Int32,
+    "num_ranks": pl.Int64,
+}
+
+_SYNC = ("op", "axis", "size_bytes", "microbatch", "num_ranks")
+
+
+def sync_claims(trace: Trace) -> pl.DataFrame:
+    """Claims of all collectives and messages."""
+    parts = [_split(_blocked(trace, syncs)) for syncs in (_collectives(trace), _messages(trace), _unmatched(trace))]
+    return _with_phase(trace, pl.concat(parts))
+
+
+def _collectives(trace: Trace) -> pl.DataFrame:
+    """Every rank's part in every collective; `ready_ns` is the last rank's arrival, null if one is missing."""
+    calls = collective_calls(trace)
+    num_ranks = pl.col("group").list.len().cast(pl.Int64)
+    whole = pl.col("rank").n_unique().over("call") == num_ranks
+    last_ns = pl.col("start_ns").max().over("call")
+    straggler = pl.col("rank").sort_by("start_ns", "rank").last().over("call")
+    return calls.with_columns(
+        num_ranks.alias("num_ranks"),
+        pl.when(whole).then(last_ns).alias("ready_ns"),
+        pl.when(whole).then(straggler).alias("by_rank"),
+    )
+
+
+def _messages(trace: Trace) -> pl.DataFrame:
+    """Every end of every message; `ready_ns` is when the other end was issued, null if it is not in the trace."""
+    ends = message_ends(trace)
+    key = ["sender", "receiver", "axis", "seq", "nth"]
+    opposite = pl.when(pl.col("op") == "send").then(pl.lit("recv")).otherwise(pl.lit("send")).alias("op")
+    partners = ends.select(*key, opposite, pl.col("start_ns").alias("ready_ns")).unique([*key, "op"], keep="first")
+    ends = ends.join(partners, on=[*key, "op"], how="left", nulls_equal=True)
+    two = pl.lit(2, dtype=pl.Int64).alias("num_ranks")
+    return ends.with_columns(_members().alias("members"), pl.col("peer").alias("by_rank"), two)
+
+
+def _unmatched(trace: Trace) -> pl.DataFrame:
+    """Syncs of a group that the trace does not tell, or of this rank alone: nobody can be named."""
+    alone = pl.col("group").list.len().fill_null(0) < 2
+    is_message = pl.col("op").is_in(["send", "recv"]).fill_null(False)
+    syncs = trace.of("sync").with_row_index("sync").filter(alone & ~is_message)
+    nobody = pl.lit(None, dtype=pl.Int32).alias("by_rank")
+    own = pl.when(pl.col("group").list.len() == 1).then("start_ns").alias("ready_ns")
+    size = pl.col("group").list.len().cast(pl.Int64).alias("num_ranks")
+    return syncs.with_columns(_members().alias("members"), own, nobody, size)
+
+
+def _members() -> pl.Expr:
+    return pl.col("group").list.eval(pl.element().cast(pl.String)).list.join(",")
+
+
+def _blocked(trace: Trace, syncs: pl.DataFrame) -> pl.DataFrame:
+    """When a rank stood in each sync: its waits; in a trace without any, the sync from issue to completion."""
+    columns = ["rank", "start_ns", "end_ns", "ready_ns", "sync_end_ns", "by_rank", *_SYNC]
+    syncs = syncs.with_columns(pl.col("end_ns").alias("sync_end_ns"))
+    waits = trace.of("wait")
+    if waits.is_empty():
+        return syncs.select(columns)
+    key = ["rank", "members", "op", "peer", "seq"]
+    waits = waits.select("rank", _members().alias("members"), "op", "peer", "seq", "start_ns", "end_ns")
+    told = syncs.select(*key, "start_ns", "ready_ns", "sync_end_ns", "by_rank", "axis", "size_bytes", "microbatch",
+                        "num_ranks").sort("start_ns")  # fmt: skip
+    none = [pl.col("peer").fill_null(-1), pl.col("seq").fill_null(-1), pl.col("members", "op").fill_null("")]
+    joined = waits.with_columns(none).sort("start_ns").join_asof(
+        told.with_columns(none), on="start_ns", by=key, strategy="backward", check_sortedness=False
+    )  # fmt: skip
+    return joined.filter(pl.col("sync_end_ns").is_not_null()).select(columns)
+
+
+def _split(blocked: pl.DataFrame) -> pl.DataFrame:
+    """Cut every wait at its `ready_ns`; who completed before the last rank came did not wait for it."""
+    whole = (pl.col("ready_ns") > pl.col("sync_end_ns")) & (pl.col("sync_end_ns") > pl.col("start_ns"))
+    ready = pl.when(whole).then("start_ns").otherwise(pl.col("ready_ns").clip("start_ns", "end_ns"))
+    blocked = blocked.with_columns(ready.alias("ready_ns"), pl.col("end_ns").alias("until_ns"))
+    is_message = pl.col("op").is_in(["send", "recv"]).fill_null(False)
+    early = blocked.filter(pl.col("ready_ns").is_not_null()).with_columns(
+        pl.col("ready_ns").alias("end_ns"), pl.lit(str(Cause.STRAGGLER)).alias("cause")
+    )
+    late_cause = pl.when(is_message).then(pl.lit(str(Cause.LATE_P2P))).otherwise(pl.lit(str(Cause.BANDWIDTH)))
+    late_cause = pl.when(pl.col("ready_ns").is_null()).then(pl.lit(str(Cause.PARTNER))).otherwise(late_cause)
+    late = blocked.with_columns(pl.coalesce("ready_ns", "start_ns").alias("start_ns"), late_cause.alias("cause"))
+    claims = pl.concat([early, late]).filter(pl.col("end_ns") > pl.col("start_ns"))
+    return claims.select(list(CLAIMS)).cast(CLAIMS)
+
+
+def _with_phase(trace: Trace, claims: pl.DataFrame) -> pl.DataFrame:
+    """Pipeline messages that are not sent yet: why is told by the phase the rank is in."""
+    is_message = pl.col("op").is_in(["send", "recv"]).fill_null(False)
+    in_pipeline = is_message & (pl.col("cause") == str(Cause.STRAGGLER)) & pl.col("axis").fill_null("pp").eq("pp")
+    if trace.meta.mesh.pp == 1:
+        return claims
+    waiting = phase(trace, claims.filter(in_pipeline))
+    return pl.concat([claims.filter(~in_pipeline), waiting.select(list(CLAIMS))])
+
+
+
+def stage_claims(trace: Trace) -> pl.DataFrame:
+    """Claims of a pipeline whose messages were not recorded (a planned schedule): from the order of its work.
+
+    A rank that is free before the result it needs is computed waits for the stage that computes it; after that, for
+    the result to arrive.
+    """
+    if trace.meta.mesh.pp == 1 or not _messages(trace).is_empty():
+        return pl.DataFrame(schema=CLAIMS)
+    waits = dependencies(trace).with_columns(
+        pl.col("free_ns").fill_null(_BEFORE_ALL), pl.col("start_ns").alias("until_ns"), pl.col("from_rank").alias("by_rank"),
+        pl.lit("recv").alias("op"), pl.lit("pp").alias("axis"), pl.lit(2).alias("num_ranks"),
+    )  # fmt: skip
+    ready = pl.col("ready_ns").clip("free_ns", "until_ns")
+    early = waits.with_columns(pl.col("free_ns").alias("start_ns"), ready.alias("end_ns"), waiting_cause().alias("cause"))
+    late_cause = pl.lit(str(Cause.LATE_P2P)).alias("cause")
+    late = waits.with_columns(ready.alias("start_ns"), pl.col("until_ns").alias("end_ns"), late_cause)
+    claims = pl.concat([early, late]).select(list(CLAIMS)).cast(CLAIMS)
+    return claims.filter(pl.col("end_ns") > pl.col("start_ns"))
+
+
+_BEFORE_ALL = -(2**62)
+"""Start of a claim that reaches back to the start of the window."""
+
+
+def ending_claims(trace: Trace) -> pl.DataFrame:
+    """In a trace without step events: ranks that have ended wait for the one that ends last."""
+    work = trace.of(*WORK_KINDS)
+    if work.is_empty() or not trace.of("step").is_empty() or not trace.of("kernel").is_empty():
+        return pl.DataFrame(schema=CLAIMS)
+    ends = work.group_by("rank", "step").agg(pl.col("end_ns").max().alias("start_ns"))
+    over_step = pl.col("start_ns").max().over("step")
+    cause = Cause.DRAIN if trace.meta.mesh.pp > 1 else Cause.STRAGGLER
+    last = pl.col("rank").sort_by("start_ns", "rank").last().over("step").alias("by_rank")
+    claims = ends.with_columns(over_step.alias("end_ns"), over_step.alias("until_ns"), last)
+    claims = claims.with_columns(pl.lit(str(cause)).alias("cause")).filter(pl.col("end_ns") > pl.col("start_ns"))
+    absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in CLAIMS.items() if name not in claims.columns]
+    return claims.with_columns(absent).select(list(CLAIMS)).cast(CLAIMS)

@@ -1,0 +1,37 @@
+"""What each rank held in memory, over time and at most.
+
+In: a Trace whose events carry the four byte columns. Out: bytes.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from labkit.trace import Trace
+
+HELD = ("param_bytes", "grad_bytes", "optimizer_bytes", "activation_bytes")
+"""The columns that say what a rank held when an event ended."""
+
+
+def memory_lanes(trace: Trace) -> pl.DataFrame:
+    """What each rank held, as steps in time: a row whenever one of the four numbers changed.
+
+    Columns rank, t_ns, param_bytes, grad_bytes, optimizer_bytes, activation_bytes. A number holds until the rank's next
+    row; one that an event does not tell keeps its last value, and is 0 before it was ever told.
+
+    Ends of events at 1, 2, 3 with activations 0, 8, 8: rows at 1 (0) and at 2 (8).
+    """
+    told = trace.events.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in HELD))
+    lanes = told.sort("rank", "end_ns", maintain_order=True).select(
+        "rank", pl.col("end_ns").alias("t_ns"), *(pl.col(name).forward_fill().over("rank").fill_null(0) for name in HELD)
+    )
+    lanes = lanes.unique(["rank", "t_ns"], keep="last", maintain_order=True)
+    held = pl.struct(HELD)
+    return lanes.filter((held != held.shift(1).over("rank")).fill_null(True))
+
+
+def memory_peaks(trace: Trace) -> dict[int, int]:
+    """Most bytes each rank held at once: parameters, gradients, optimizer state and activations."""
+    held = trace.events.with_columns(pl.sum_horizontal([pl.col(name).fill_null(0) for name in HELD]).alias("held"))
+    table = held.group_by("rank").agg(pl.col("held").max()).sort("rank")
+    return dict(zip(table["rank"], table["held"], strict=True))

@@ -1,0 +1,92 @@
+"""The order of a pipeline's work as the trace shows it: phases of a step, and who needs whose result.
+
+In: a Trace with stage events. Out: causes of waits in a pipeline, and claims for traces without messages.
+
+On every rank a step has a *warm-up* (until the first forward and the first backward of each of its stages), a steady
+part, and a *drain* (after its last forward). What is waited for is told by the work that follows the wait.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from labkit.analysis.cause import Cause
+from labkit.event import STAGE_KINDS, Kind
+from labkit.trace import Trace
+
+_FORWARD = str(Kind.STAGE_FORWARD)
+_GRADIENT = (str(Kind.STAGE_BACKWARD), str(Kind.STAGE_BACKWARD_INPUT))
+"""Kinds that hand a gradient to the stage before."""
+
+
+def stage_work(trace: Trace) -> pl.DataFrame:
+    """Stage events with pipeline, `is_first` (of its kind on this stage and step) and `is_draining` (no forward left)."""
+    mesh = trace.meta.mesh
+    pipeline = {rank: i for i, group in enumerate(mesh.groups("pp")) for rank in group}
+    work = trace.of(*STAGE_KINDS).with_columns(
+        pl.col("kind").cast(pl.String),
+        pl.col("rank").replace_strict(pipeline, default=-1, return_dtype=pl.Int64).alias("pipeline"),
+    )
+    is_forward = pl.col("kind") == _FORWARD
+    begins, last = pl.col("start_ns"), pl.col("start_ns").filter(is_forward).max().over("rank", "step")
+    first = begins == begins.min().over("rank", "step", "stage", is_forward)
+    return work.sort("start_ns", maintain_order=True).with_columns(
+        first.alias("is_first"), (begins > last).fill_null(True).alias("is_draining"), is_forward.alias("is_forward")
+    )
+
+
+def waiting_cause() -> pl.Expr:
+    """The cause of waiting before a piece of stage work, from its flags; null flags: no work is left."""
+    return (
+        pl.when(pl.col("is_first").fill_null(False))
+        .then(pl.lit(str(Cause.WARM_UP)))
+        .when(pl.col("is_draining").fill_null(True))
+        .then(pl.lit(str(Cause.DRAIN)))
+        .otherwise(pl.lit(str(Cause.SLOW_STAGE)))
+    )
+
+
+def phase(trace: Trace, claims: pl.DataFrame) -> pl.DataFrame:
+    """The claims with `cause` by the phase of the rank: what it does after the wait. Leading waits may be cut in two.
+
+    A rank that has ended its step waits in the next one for the ranks that have not: until the pipeline's work of the
+    step before has ended, that is drain, and only then warm-up.
+    """
+    work = stage_work(trace)
+    following = work.select("rank", "start_ns", "step", "pipeline", "is_first", "is_draining", "is_forward")
+    waits = claims.sort("start_ns", maintain_order=True).join_asof(
+        following, on="start_ns", by="rank", strategy="forward", check_sortedness=False
+    )  # fmt: skip
+    ends = work.group_by("pipeline", pl.col("step") + 1).agg(pl.col("end_ns").max().alias("drained_ns"))
+    waits = waits.with_columns(waiting_cause().alias("cause")).join(ends, on=["pipeline", "step"], how="left")
+    is_leading = pl.col("is_first") & pl.col("is_forward") & (pl.col("drained_ns") > pl.col("start_ns"))
+    return _cut_leading(waits, is_leading.fill_null(False))
+
+
+def _cut_leading(waits: pl.DataFrame, is_leading: pl.Expr) -> pl.DataFrame:
+    drained = pl.min_horizontal("end_ns", "drained_ns")
+    leading = waits.filter(is_leading)
+    before = leading.with_columns(drained.alias("end_ns"), pl.lit(str(Cause.DRAIN)).alias("cause"))
+    after = leading.with_columns(drained.alias("start_ns"))
+    table = pl.concat([waits.filter(~is_leading), before, after])
+    return table.filter(pl.col("end_ns") > pl.col("start_ns"))
+
+
+def dependencies(trace: Trace) -> pl.DataFrame:
+    """Stage work that needs another rank's result: columns of the work, `from_rank` and `ready_ns` (result computed).
+
+    A forward needs the forward of the stage before on the same microbatch, a backward the gradient of the stage after.
+    """
+    work = stage_work(trace)
+    free_ns = pl.col("end_ns").cum_max().shift(1).over("rank").alias("free_ns")
+    work = work.with_columns(free_ns)
+    key = ["pipeline", "step", "microbatch", "stage", "is_forward"]
+    gives = pl.col("is_forward") | pl.col("kind").is_in(_GRADIENT)
+    next_stage = pl.when(pl.col("is_forward")).then(pl.col("stage") + 1).otherwise(pl.col("stage") - 1).alias("stage")
+    results = work.filter(gives).select(
+        *("pipeline", "step", "microbatch", next_stage, "is_forward"),
+        *(pl.col("rank").alias("from_rank"), pl.col("end_ns").alias("ready_ns")),
+    )
+    results = results.unique(key, keep="first")
+    needed = work.filter(gives).join(results, on=key, how="inner")
+    return needed.filter(pl.col("from_rank") != pl.col("rank"))
