@@ -58,11 +58,15 @@ def describe(trace: Trace, *, longest: int = 3) -> str:
         lines.append(f"  rank {rank}: {time_words(idle_ns)} of {time_words(row['window_ns'])} without work{share}")
         of_rank = causes.filter(pl.col("rank") == rank).to_dicts()
         lines += [f"    {time_words(c['duration_ns']):>9}  {c['percent']:5.1f} %  {c['cause']}" for c in of_rank]
-        worst = table.filter(pl.col("rank") == rank).top_k(longest, by="duration_ns")
-        lines += [f"    - {sentence}" for sentence in worst["sentence"]]
+        worst = table.filter(pl.col("rank") == rank).top_k(longest, by="duration_ns").to_dicts()
+        lines += [f"    - {_of_step(gap)}{gap['sentence']}" for gap in worst]
     found = causes["cause"].unique().to_list()
     lines += [f"  {cause}: {words}" for cause, words in CAUSES.items() if cause in found]
     return "\n".join(lines)
+
+
+def _of_step(gap: dict[str, Any]) -> str:
+    return f"step {gap['step']}: " if gap["step"] is not None else ""
 
 
 def time_words(duration_ns: float) -> str:
@@ -102,6 +106,9 @@ def _with_neighbours(trace: Trace, table: pl.DataFrame) -> pl.DataFrame:
 
 # ---- one sentence for each cause
 
+_MORE_WORK = 1.02
+"""How much more than the waiting rank a rank must work before a sentence says so."""
+
 
 def _warm_up(gap: dict[str, Any]) -> str:
     return f"{_waited(gap)} for {_data(gap)}: the pipeline is filling"
@@ -115,7 +122,7 @@ def _drain(gap: dict[str, Any]) -> str:
 
 def _slow_stage(gap: dict[str, Any]) -> str:
     sentence = f"{_waited(gap)} for {_data(gap)}, not computed yet"
-    if gap["own_ns"] and gap["their_ns"]:
+    if gap["own_ns"] and (gap["their_ns"] or 0) > _MORE_WORK * gap["own_ns"]:
         own, theirs = time_words(gap["own_ns"]), time_words(gap["their_ns"])
         sentence += f"; in this step rank {gap['by_rank']} works {theirs}, rank {gap['rank']} {own}"
     return sentence

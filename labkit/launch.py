@@ -263,6 +263,18 @@ def _without_main() -> Iterator[None]:
 # ---- watching
 
 
+_LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "Connection refused", "Socket closed")
+"""What a rank says when another one is gone: its error is a consequence."""
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """What a rank did: "died: killed by SIGKILL", or "raised ..." with its traceback."""
+
+    what: str
+    traceback: str = ""
+
+
 class _Watch:
     """The parent's view of one run: collects messages, notices death, hang and cancel."""
 
@@ -283,8 +295,8 @@ class _Watch:
             self._hang_after_s = max(self._hang_after_s, _HANG_AFTER_UNRECORDED_S)
         self._results = Results([None] * len(ranks))
         self._steps = [0] * len(ranks)
-        self._errors: dict[int, str] = {}
-        self._first_error = 0.0
+        self._faults: dict[int, _Fault] = {}
+        self._first_fault = 0.0
         self._counts: list[int] = []
         self._layers: tuple[str, ...] = ()
 
@@ -297,7 +309,7 @@ class _Watch:
             self._check_moving()
             if self._cancelled is not None and self._cancelled.is_set():
                 raise RunCancelled("the run was cancelled", rank=None, log="", results=self._results)
-            if self._errors and (time.monotonic() - self._first_error > _GRACE_S or not pipes):
+            if self._faults and (time.monotonic() - self._first_fault > _GRACE_S or not pipes):
                 raise self._blame()
         return self._results
 
@@ -308,7 +320,7 @@ class _Watch:
             word, payload = rank.pipe.recv()
         except (EOFError, OSError):
             rank.process.join(1)
-            self._fail(number, f"died: {_exit_words(rank.process.exitcode)}")
+            self._fail(number, _Fault(f"died: {_exit_words(rank.process.exitcode)}"))
             return False
         self._moved = time.monotonic()
         if word == "layers":
@@ -321,12 +333,12 @@ class _Watch:
         elif word == "done":
             self._results.outcomes[number] = payload
         else:
-            self._fail(number, payload)
+            self._fail(number, _Fault(f"raised {payload[0]}", payload[1]))
         return word in ("layers", "step")
 
-    def _fail(self, number: int, what: str) -> None:
-        self._first_error = self._first_error or time.monotonic()
-        self._errors[number] = what
+    def _fail(self, number: int, fault: _Fault) -> None:
+        self._first_fault = self._first_fault or time.monotonic()
+        self._faults[number] = fault
 
     def _tell(self) -> None:
         if self._on_progress is None:
@@ -346,16 +358,14 @@ class _Watch:
 
     def _blame(self) -> RunError:
         """The rank where it began: one that died, else one whose error is its own and not a lost connection."""
-        lost = ("Connection closed by peer", "Connection reset", "Broken pipe", "Connection refused", "Socket closed")
-        began = [n for n, e in self._errors.items() if e.startswith("died")]
-        began = began or [n for n, e in self._errors.items() if not any(word in e for word in lost)]
-        number = (began or list(self._errors))[0]
-        what = self._errors[number]
-        first_line = what if what.startswith("died") else "raised " + what.strip().splitlines()[-1]
-        others = [str(n) for n in range(len(self._ranks)) if n != number]
-        stopped = f"\nThe other ranks ({', '.join(others)}) wait for it and were stopped." if others else ""
-        detail = "" if what.startswith("died") else f"\n{what.strip()}"
-        message = f"rank {number} {first_line}\nIts last event: {self._activity(number)}.{stopped}{detail}"
+        began = [n for n, fault in self._faults.items() if not fault.traceback]
+        began = began or [n for n, fault in self._faults.items() if not any(words in fault.what for words in _LOST)]
+        number = (began or list(self._faults))[0]
+        fault = self._faults[number]
+        others = ", ".join(str(n) for n in range(len(self._ranks)) if n != number)
+        message = f"rank {number} {fault.what}\nIts last event: {self._activity(number)}."
+        message += f"\nThe other ranks ({others}) wait for it and were stopped." if others else ""
+        message += f"\n{fault.traceback.strip()}" if fault.traceback else ""
         return RunError(message + _tail(self._ranks[number]), **self._at(number))
 
     def _hung(self) -> RunError:

@@ -67,9 +67,16 @@ def _serve(job: Job, rank: int, num_ranks: int, pipe: Connection, store: dist.St
     board = Board(board_fd, num_ranks, rank=rank, run=job.run)
     try:
         pipe.send(("done", carry_out(job, rank, store, board, _Reports(pipe))))
-    except BaseException:  # whatever a user's layer throws; the parent then kills all ranks
-        pipe.send(("error", traceback.format_exc()))
+    except BaseException as error:  # whatever a user's layer throws; the parent then kills all ranks
+        pipe.send(("error", (_in_short(error), traceback.format_exc())))
         threading.Event().wait()
+
+
+def _in_short(error: BaseException) -> str:
+    """The error that began it, in one line: libraries wrap a layer's error in their own."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return "".join(traceback.format_exception_only(error)).strip()
 
 
 def _die_with_parent(lifeline: Connection) -> None:

@@ -1,0 +1,28 @@
+"""What if: a captured run under other conditions, or turned into another plan, computed on an event graph.
+
+Pure: no torch, no processes. In: a Trace, and what to change. Out: a Trace that says where its times come from.
+
+    graph.py     nodes on resources -> times: compute lanes, link lanes, messages, collectives
+    program.py   event rows tied to a graph: marks in, rows at new times out
+    changes.py   what is different        syncs.py     which rows are one operation, and its cost
+    captured.py  a trace as a program     replayed.py  `replay`, and what a step takes
+"""
+
+from labkit.replay.changes import Changes
+from labkit.replay.graph import COLLECTIVE, RECV, SEND, Graph, ReplayError, Syncs, Times, play
+from labkit.replay.replayed import exposed_sync_ns, replay, step_ns
+
+__all__ = [
+    "COLLECTIVE",
+    "RECV",
+    "SEND",
+    "Changes",
+    "Graph",
+    "ReplayError",
+    "Syncs",
+    "Times",
+    "exposed_sync_ns",
+    "play",
+    "replay",
+    "step_ns",
+]
