@@ -79,7 +79,7 @@ class Meta:
     clock: str = "monotonic"
     dropped_events: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    equality: dict[str, float] | None = None  # against the serial run, where that was asked for
+    equality: dict[str, float | bool] | None = None  # against the serial run, where that was asked for
     notes: tuple[str, ...] = ()  # what a reader must know: repairs, limits, emulation that did not keep up
     cluster: str | None = None
 

@@ -60,11 +60,8 @@ def captured(trace: Trace, changes: Changes) -> Captured:
     marks = _with_own_work(rows, marks, times, matched, changes)
     ranks = trace.meta.num_ranks
     first = np.searchsorted(marks.rank, np.arange(ranks))
-    rendezvous = not wiring.exact and not wiring.links and not changes.link and changes == Changes(
-        slow_ranks=changes.slow_ranks, compute=changes.compute
-    )
     program = p.Program(
-        rows.drop("row"), marks, matched.syncs(), times[first], rendezvous, _behind(rows.height, matched)
+        rows.drop("row"), marks, matched.syncs(), times[first], matched.rendezvous, _behind(rows.height, matched)
     )
     return Captured(program, setup, repairs)
 

@@ -24,6 +24,8 @@ from labkit.replay.graph import COLLECTIVE, RECV, SEND, Syncs
 _SAME = ["rank", "step", "gid", "op", "peer", "seq", "stage", "microbatch", "layer"]
 """Columns in which a wait equals the sync it waits for."""
 
+_lasts = pl.col("end_ns") > pl.col("arrival_ns")
+
 
 @dataclass(frozen=True)
 class Wiring:
@@ -48,12 +50,14 @@ class Matched:
     issues  one row per sync row of the trace: `row`, `sync`, its own `end_ns`
     waits   one row per wait row of the trace: `row`, `sync`, and whether it `blocked`
     lonely  syncs without their counterpart
+    rendezvous: a send is over only once its receiver has asked for it, as with gloo
     """
 
     table: pl.DataFrame
     issues: pl.DataFrame
     waits: pl.DataFrame
     lonely: int
+    rendezvous: bool
 
     def syncs(self) -> Syncs:
         columns = ("kind", "num_members", "partner", "lane", "transfer_ns", "latency_ns")
@@ -68,9 +72,11 @@ def match(rows: pl.DataFrame, wiring: Wiring, changes: Changes) -> Matched:
     table = _table(syncs, waits)
     table, lonely = _expected(table, wiring, syncs), _num_lonely(table)
     table = _with_recv_cost(table, wiring)
-    waits = _judged(waits, table, rendezvous=not wiring.exact and not wiring.links)
+    rendezvous = not table.filter((pl.col("kind") == SEND) & ~pl.col("emulated") & _lasts).is_empty()
+    waits = _judged(waits, table, rendezvous=rendezvous)
     table = _changed(table, wiring, changes)
-    return Matched(table, syncs.select("row", "sync", "end_ns"), waits, lonely)
+    rendezvous = rendezvous and bool(table["as_was"].all())
+    return Matched(table, syncs.select("row", "sync", "end_ns"), waits, lonely, rendezvous)
 
 
 def _numbered(syncs: pl.DataFrame) -> pl.DataFrame:
@@ -113,7 +119,7 @@ def _table(syncs: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
     asked = waits.group_by("sync").agg(pl.col("start_ns").min().alias("wait_ns"))
     table = table.join(asked, on="sync", how="left").sort("sync")
     sides = table.filter(pl.col("kind") != COLLECTIVE).select("operation", "kind", pl.col("sync").alias("partner"))
-    sides = sides.with_columns(SEND + RECV - pl.col("kind")).unique(["operation", "kind"])
+    sides = sides.with_columns((SEND + RECV - pl.col("kind")).alias("kind")).unique(["operation", "kind"])
     table = table.join(sides, on=["operation", "kind"], how="left").sort("sync")
     lane = pl.struct("gid", "source", "target").rank("dense") - 1
     return table.with_columns(pl.col("partner").fill_null(-1), lane.cast(pl.Int64).alias("lane"))

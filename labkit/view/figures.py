@@ -25,6 +25,9 @@ CONFIG = {
 class Chart(go.Figure):
     """A figure that displays as plotly's own mime type only: the page draws it with the plotly it already has."""
 
+    _ipython_display_ = None  # plotly's own comes first and shows the figure with its defaults, upload button included
+    _repr_html_ = None  # carries all of plotly.js, 5 MB
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, validate: bool = True, **kwargs: Any) -> dict:
         return mime_bundle(self)
 

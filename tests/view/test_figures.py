@@ -26,7 +26,8 @@ def test_without_losses_the_chart_says_so():
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_chart_shows_as_plotly_mime_only_and_offers_no_upload(theme):
-    bundle = loss_figure(examples.one_f_one_b(), theme=theme)._repr_mimebundle_()
+    formatter = pytest.importorskip("IPython.core.formatters").DisplayFormatter()
+    bundle, _ = formatter.format(loss_figure(examples.one_f_one_b(), theme=theme))  # as a notebook does it
     assert set(bundle) == {MIME, "text/plain"}
     assert bundle[MIME]["config"]["showSendToCloud"] is False
 
