@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 from labkit import quantity
 
+CARRIED_OPERATIONS = 4
+"""A paced operation whose real work is late by up to so many of its durations still ends on time: the lag is carried
+over to the next ones, which sleep less. More shows in the trace: then this machine is too slow for the pace."""
+
 
 @dataclass(frozen=True)
 class Pace:

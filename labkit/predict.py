@@ -208,7 +208,15 @@ def _backward_s(training: Training, device: Device) -> tuple[float, float]:
     moved = cost.pass_bytes(cost.BACKWARD_PASSES, model, b, t, sequence_parallel=training.sequence_parallel)
     weights = [product.backward_weight() for product in linear]
     inputs_s = _products_s(device, inputs, training.dtype) + device.stream_s(moved)
-    return inputs_s, _products_s(device, weights, training.dtype)
+    return inputs_s, _products_s(device, weights, training.dtype) + _accumulation_s(training, device)
+
+
+def _accumulation_s(training: Training, device: Device) -> float:
+    """Adding a layer's weight gradient to that of earlier microbatches: read both, write the sum; none for the first."""
+    if training.fused_accumulation:
+        return 0.0
+    again = 1 - 1 / training.num_microbatches
+    return again * device.stream_s(3.0 * training.gradient_bytes * parameters_of_layer(training.model) / training.tp)
 
 
 def _products_s(device: Device, products: object, dtype: str) -> float:

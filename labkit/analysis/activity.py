@@ -3,7 +3,8 @@
 In: a Trace. Out: one `Activity` per rank, from which breakdown, gaps and critical path are made.
 
 A rank's *window* is the time that is asked about. It is made of, in this order of preference:
-- GPU kernels: from the first to the last of them (what profilers call the kernel time);
+- kernels of an imported trace: from the first to the last of them (what profilers call the kernel time), without the
+  last of several profiler steps, in which recording ended, and without kernels whose launch was not recorded;
 - `step` events: these, so what lies between steps is left out;
 - otherwise (a planned schedule) each step from the first start to the last end of any rank.
 *Work* is the union of stages, layers, loss, loading, zeroing and optimizer (or of compute kernels), less the waits.
@@ -45,29 +46,51 @@ class Activity:
         return self.window - (self.work | self.copy)
 
 
-def activities(trace: Trace) -> Iterator[Activity]:
-    """Every rank of the trace that has events, ascending."""
-    events = trace.events.filter(pl.col("kind") != str(Kind.VALUE))
+def activities(trace: Trace, *, unit_ns: int = 1) -> Iterator[Activity]:
+    """Every rank of the trace that has events, ascending.
+
+    `unit_ns` rounds every event inwards to whole units (starts up, ends down), as tools that count in us do.
+    """
+    events = trace.events.filter(pl.col("kind") != str(Kind.VALUE)).sort("rank", maintain_order=True)
+    if unit_ns > 1:
+        start, end = pl.col("start_ns"), pl.col("end_ns")
+        events = events.with_columns(-(-start // unit_ns) * unit_ns, end // unit_ns * unit_ns)
     shared = _shared_windows(events)
-    for rows in events.sort("rank", maintain_order=True).partition_by("rank", maintain_order=True):
+    for rows in events.partition_by("rank", maintain_order=True):
         yield _activity(rows, shared)
 
 
 def _activity(rows: pl.DataFrame, shared: pl.DataFrame) -> Activity:
     kind = pl.col("kind").cast(pl.String)
-    kernels = rows.filter(kind == "kernel")
-    syncs, waits = rows.filter(kind == "sync"), rows.filter(kind == "wait")
-    if kernels.height:
-        windows = _span_of(pl.concat([kernels, syncs]))
-        is_copy = pl.col("op").is_in(COPIES).fill_null(False)
-        work, copies = Intervals.of_rows(kernels.filter(~is_copy)), Intervals.of_rows(kernels.filter(is_copy))
-    else:
-        windows = _own_windows(rows, shared)
-        blocked = Intervals.of_rows(waits)
-        work, copies = Intervals.of_rows(rows.filter(kind.is_in(WORK_KINDS))) - blocked, Intervals.of([], [])
-    window = Intervals.of_rows(windows)
-    sync = Intervals.of_rows(pl.concat([syncs, waits]))
-    return Activity(rows["rank"][0], windows, window, work & window, sync & window, copies & window, rows)
+    if (rows["kind"] == str(Kind.KERNEL)).any():
+        return _of_kernels(rows)
+    windows = _own_windows(rows, shared)
+    window, blocked = Intervals.of_rows(windows), Intervals.of_rows(rows.filter(kind == str(Kind.WAIT)))
+    work = Intervals.of_rows(rows.filter(kind.is_in(WORK_KINDS))) - blocked
+    sync = Intervals.of_rows(rows.filter(kind == str(Kind.SYNC))) | blocked
+    return Activity(rows["rank"][0], windows, window, work & window, sync & window, Intervals.of([], []), rows)
+
+
+def _of_kernels(rows: pl.DataFrame) -> Activity:
+    kind = pl.col("kind").cast(pl.String)
+    on_gpu = _in_whole_steps(rows.filter(kind.is_in([str(Kind.KERNEL), str(Kind.SYNC)])), rows)
+    is_kernel, is_copy = kind == str(Kind.KERNEL), pl.col("op").is_in(COPIES).fill_null(False)
+    windows = _span_of(on_gpu)
+    return Activity(
+        rank=rows["rank"][0],
+        windows=windows,
+        window=Intervals.of_rows(windows),
+        work=Intervals.of_rows(on_gpu.filter(is_kernel & ~is_copy)),
+        sync=Intervals.of_rows(on_gpu.filter(~is_kernel)),
+        copy=Intervals.of_rows(on_gpu.filter(is_kernel & is_copy)),
+        rows=on_gpu,
+    )
+
+
+def _in_whole_steps(kernels: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The kernels launched before the last step began; all, where there are not several steps."""
+    steps = rows.filter(pl.col("kind").cast(pl.String) == str(Kind.STEP))["step"].drop_nulls().unique()
+    return kernels.filter(pl.col("step") < steps.max()) if len(steps) > 1 else kernels
 
 
 def _span_of(rows: pl.DataFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from labkit.event import STAGE_KINDS
+from labkit.pace import CARRIED_OPERATIONS
 from labkit.trace import Trace
 
 
@@ -32,9 +33,6 @@ def _cores_note(trace: Trace) -> str | None:
     )
 
 
-_HIDDEN_SHARE = 0.5
-"""Lateness of a paced operation, as a share of its duration, that the next one hides (engine.device does so)."""
-
 _SLOW_SHARE = 0.05
 """A sync on an emulated link counts as slow when the real one took this much longer than set."""
 
@@ -50,7 +48,7 @@ def _emulation_notes(trace: Trace) -> list[str]:
         return []
     plan = trace.meta.plan or {}
     if plan.get("pace"):
-        found = [_emulated_device_note(trace), _late_note(trace.of(*STAGE_KINDS), "operations", _HIDDEN_SHARE, plan)]
+        found = [_emulated_device_note(trace), _late_note(trace.of(*STAGE_KINDS), "operations", CARRIED_OPERATIONS, plan)]
     else:
         found = [_late_note(trace.of("sync"), "syncs", _SLOW_SHARE, plan)]
     return [note for note in found if note]

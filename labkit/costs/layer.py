@@ -42,18 +42,17 @@ class Passes:
     cut: float
     scores: float
     stretch: float
-    """How much slower than plain streaming they are (random numbers, reductions, passes not counted). Fitted, together
-    with the matrix products' two constants, to the T_F, T_B and T_W of Zero Bubble (arXiv 2401.10241), Table 9, on A100:
-    two model sizes, six numbers, four constants; worst residual 1.7 %."""
+    """How much slower than plain streaming they are (random numbers, reductions, passes not counted). Fitted on A100,
+    together with the constants of cluster.presets that say so."""
 
 
-FORWARD_PASSES = Passes(whole=11, cut=16, scores=4.5, stretch=2.30)
+FORWARD_PASSES = Passes(whole=11, cut=16, scores=4.5, stretch=2.26)
 """whole: two norms 2 x 2, two bias + dropout + residual 2 x 3.5. cut: q, k, v laid out anew 6, context 2, bias + GELU on
 4 h 8. scores: softmax 2, dropout 2.5."""
-BACKWARD_PASSES = Passes(whole=21, cut=27, scores=5.5, stretch=1.33)
+BACKWARD_PASSES = Passes(whole=21, cut=27, scores=5.5, stretch=1.23)
 """whole: norms 2 x 4, dropout and residual 2 x 5.5, bias gradients 2. cut: GELU 12, layouts 8, bias gradients 7.
 scores: softmax 3, dropout 2.5."""
-CORE_PASSES = Passes(whole=0, cut=0, scores=4.5, stretch=2.30)
+CORE_PASSES = Passes(whole=0, cut=0, scores=4.5, stretch=2.26)
 """What selective recomputation does again."""
 
 FORWARD_KERNELS = 20

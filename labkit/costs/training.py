@@ -45,6 +45,8 @@ class Training:
     """A message between nodes is cut over the tp ranks (Narayanan et al. 2021, section 4.1)."""
     gradient_bytes: int = 2
     """Bytes of a gradient element that is kept and synced: 2, or 4 with float32 accumulation."""
+    fused_accumulation: bool = False
+    """The weight gradient's product adds to the sum of earlier microbatches itself; else a pass of its own does."""
     dtype: str = "bfloat16"
 
     def __post_init__(self) -> None:

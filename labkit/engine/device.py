@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import time
 
-from labkit.pace import Pace
+from labkit.pace import CARRIED_OPERATIONS, Pace
 
 _RESERVE_DECAY = 0.9
 _MAX_RESERVE = 0.5  # of an operation's duration
-
-HIDDEN_SHARE = 0.5
-"""Of an operation's set duration: so much lateness of the real work is hidden, more pushes the emulated device."""
 
 
 _WAKE_UP_NS = 120_000  # a sleeping process wakes up about so late here; the rest is spent spinning
@@ -84,13 +81,13 @@ class Device:
     def settle(self, duration_ns: int) -> int:
         """End of an operation: sleep until the front. Returns how late the real work was, in ns.
 
-        A little lateness is left to the next operation, whose sleep is then shorter; were it added to the front,
+        A little lateness is left to the next operations, whose sleep is then shorter; were it added to the front,
         every late wake-up of this machine would stay in the schedule for good. Too much of it pushes the front.
         """
         late_ns = time.monotonic_ns() - self._front_ns
         if late_ns <= 0:
             sleep_until(self._front_ns)
             return 0
-        if late_ns > HIDDEN_SHARE * duration_ns:
+        if late_ns > CARRIED_OPERATIONS * duration_ns:
             self._front_ns += late_ns
         return late_ns

@@ -271,7 +271,8 @@ class Tracer:
     def span(self, kind: str, duration_s: float = 0.0) -> Iterator[None]:
         """Any other part of a step (loading, optimizer ...), with a set duration where the pace gives one."""
         device, recorder, code = self.device, self.recorder, CODE[kind]
-        device.catch_up()
+        if not duration_s:
+            device.catch_up()
         start_ns, cpu_ns = device.now(), time.thread_time_ns()
         if recorder is not None:
             recorder.microbatch = recorder.layer = NONE
@@ -282,6 +283,7 @@ class Tracer:
         if duration_s:
             device.worked((kind, 0))
             device.settle(device.set_ns(duration_s))
-        device.catch_up()
+        else:
+            device.catch_up()
         if recorder is not None:
             recorder.span(code, start_ns, device.now(), cpu_ns=time.thread_time_ns() - cpu_ns)

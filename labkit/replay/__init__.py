@@ -6,10 +6,15 @@ Pure: no torch, no processes. In: a Trace, and what to change. Out: a Trace that
     program.py   event rows tied to a graph: marks in, rows at new times out
     changes.py   what is different        syncs.py     which rows are one operation, and its cost
     captured.py  a trace as a program     replayed.py  `replay`, and what a step takes
+    writer.py    a program by hand        planned.py   `planned_trace`: a schedule as a trace
+    learned.py   durations from a trace   shapes.py    sizes of the built-in tasks
+    stepplan.py  what torch does with a plan           replanned.py `replan`
 """
 
 from labkit.replay.changes import Changes
 from labkit.replay.graph import COLLECTIVE, RECV, SEND, Graph, ReplayError, Syncs, Times, play
+from labkit.replay.planned import planned_trace
+from labkit.replay.replanned import replan, same_plan
 from labkit.replay.replayed import exposed_sync_ns, replay, step_ns
 
 __all__ = [
@@ -22,7 +27,10 @@ __all__ = [
     "Syncs",
     "Times",
     "exposed_sync_ns",
+    "planned_trace",
     "play",
+    "replan",
     "replay",
+    "same_plan",
     "step_ns",
 ]

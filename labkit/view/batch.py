@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from labkit.trace import Trace
-from labkit.view.figures import Chart, _chart, _say
+from labkit.view.figures import Chart, blank_chart, say_instead
 from labkit.view.theme import Theme
 
 MAX_STRIPS = 16
@@ -17,10 +17,10 @@ MAX_THUMBNAILS = 24
 
 def batch_figure(trace: Trace, images: np.ndarray | None = None, *, step: int = 0, theme: Theme = "light") -> Chart:
     """Strips of thumbnails of one step. `images`: (samples, height, width); default: scikit-learn's digits."""
-    figure = _chart(f"Images of step {step}", trace, theme)
+    figure = blank_chart(f"Images of step {step}", trace, theme)
     loads = microbatch_samples(trace, step)
     if not loads:
-        return _say(figure, f"No load event of step {step} names its samples.")
+        return say_instead(figure, f"No load event of step {step} names its samples.")
     images = _digits() if images is None else images
     mosaic, labels = _mosaic(loads[:MAX_STRIPS], images)
     height = images.shape[1] + 1

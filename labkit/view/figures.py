@@ -40,11 +40,11 @@ def mime_bundle(figure: go.Figure) -> dict[str, Any]:
 def loss_figure(trace: Trace, *, theme: Theme = "light") -> Chart:
     """The loss of every step. One step is a single dot; a trace without losses says so."""
     losses = trace.meta.losses
-    figure = _chart("Loss", trace, theme)
+    figure = blank_chart("Loss", trace, theme)
     figure.update_layout(xaxis_title="step", yaxis_title="loss", height=320, hovermode="x")
     figure.update_xaxes(dtick=1 if len(losses) <= 20 else None, range=[-0.4, max(len(losses), 2) - 0.6])
     if not losses:
-        return _say(figure, "This trace holds no losses: nothing was trained.")
+        return say_instead(figure, "This trace holds no losses: nothing was trained.")
     colour = look("forward").fill(theme)
     figure.add_scatter(
         x=list(range(len(losses))),
@@ -57,14 +57,14 @@ def loss_figure(trace: Trace, *, theme: Theme = "light") -> Chart:
     return figure
 
 
-def _chart(title: str, trace: Trace, theme: Theme) -> Chart:
+def blank_chart(title: str, trace: Trace, theme: Theme) -> Chart:
     """An empty chart with its title and, below it in small, what was run and where the times come from."""
     what = trace.title.rpartition(" (")[0]
     subtitle = f"{what} · times: {source_badge(trace.meta)}"
     return Chart(layout=dict(template=template(theme), title=dict(text=title, subtitle=dict(text=subtitle))))
 
 
-def _say(figure: Chart, note: str) -> Chart:
+def say_instead(figure: Chart, note: str) -> Chart:
     """A note in place of data."""
     figure.update_xaxes(visible=False).update_yaxes(visible=False)
     figure.add_annotation(text=note, showarrow=False, font_size=14)

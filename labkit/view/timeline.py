@@ -5,8 +5,11 @@ In: a `Trace`, from whatever source. Out: a `Timeline` widget; `static/timeline.
 
 from typing import Any, Literal
 
+import polars as pl
 import traitlets
 
+from labkit.event import STAGE_KINDS
+from labkit.mesh import Mesh
 from labkit.trace import Trace
 from labkit.view.esm import join_modules, stylesheet
 from labkit.view.player import Player
@@ -55,16 +58,28 @@ def timeline(trace: Trace, *, step: int | None = None, detail: Detail = "stage",
 def rank_labels(trace: Trace) -> list[dict[str, Any]]:
     """For every rank its number and where it sits: {"rank": 5, "place": "stage 1 · dp 0 · tp 1"}.
 
-    Axes of degree 1 say nothing and are left out.
+    Axes of degree 1 say nothing and are left out. An interleaved schedule gives a rank several stages: "stages 0, 7".
     """
     mesh = trace.meta.mesh
     seen = trace.events["rank"].drop_nulls().max()
     num_ranks = max(trace.meta.num_ranks, 0 if seen is None else int(seen) + 1)
-    labels = []
-    for rank in range(num_ranks):
-        coordinate = mesh.coordinate(rank) if mesh.num_ranks == num_ranks and trace.meta.plan else {}
-        parts = [
-            f"{'stage' if axis == 'pp' else axis} {at}" for axis, at in coordinate.items() if getattr(mesh, axis) > 1
-        ]
-        labels.append({"rank": rank, "place": " · ".join(parts)})
-    return labels
+    has_places = trace.meta.plan is not None and mesh.num_ranks == num_ranks
+    stages = _stages_of_ranks(trace)
+    return [
+        {"rank": rank, "place": _place(mesh, rank, stages.get(rank, [])) if has_places else ""}
+        for rank in range(num_ranks)
+    ]
+
+
+def _place(mesh: Mesh, rank: int, stages: list[int]) -> str:
+    parts = [f"{axis} {at}" for axis, at in mesh.coordinate(rank).items() if axis != "pp" and getattr(mesh, axis) > 1]
+    if mesh.pp > 1:
+        held = stages or [mesh.coordinate(rank)["pp"]]
+        parts.insert(0, f"stage{'s' * (len(held) > 1)} {', '.join(map(str, held))}")
+    return " · ".join(parts)
+
+
+def _stages_of_ranks(trace: Trace) -> dict[int, list[int]]:
+    """The stages each rank worked on, in order."""
+    stages = trace.of(*STAGE_KINDS).group_by("rank").agg(pl.col("stage").drop_nulls().unique().sort())
+    return dict(stages.iter_rows())

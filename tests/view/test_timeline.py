@@ -105,6 +105,13 @@ def test_labels_name_only_axes_that_are_used():
     assert rank_labels(examples.single())[0] == {"rank": 0, "place": ""}
 
 
+def test_a_rank_of_several_stages_names_them_all():
+    rows = [dict(rank=0, kind="stage_forward", stage=stage, start_ns=stage, end_ns=stage + 1) for stage in (3, 0)]
+    plan = {"pp": 2, "schedule": "zbv"}
+    labels = rank_labels(from_events(rows, Meta("planned", plan=plan, num_ranks=2)))
+    assert [label["place"] for label in labels] == ["stages 0, 3", "stage 1"]
+
+
 def test_the_source_is_shown_with_its_scale_and_once():
     widget = timeline(examples.data_parallel())
     assert widget.source == "paced, 100 times slower"

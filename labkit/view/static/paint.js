@@ -111,7 +111,7 @@ function paintSpan(g, scene, track, k, box, roomy) {
   const before = Math.min(width, xOf(scene, scene.joined[i]) - left); // of a sync: pixels until its last rank joined
   if (before > 1) paintUnjoined(g, left, top, before, height, strength);
   paintBlock(g, left + Math.max(0, before), top, Math.max(0.75, width - Math.max(0, before)), height);
-  if (width < 15 || height < 12) return;
+  if (width < 15 || height < 12 || strength < 1) return;
   if (before > width / 2) return paintLabel(g, scene, i, { text: scene.colours.text }, left, before, { top, height });
   const inside = xOf(scene, scene.spans.start[i] + longestInside(scene.spans, track, k)) - left;
   const holds = inside > 8; // then its lower part is covered
@@ -141,8 +141,8 @@ export function nestedBox(depth, { top, height }) {
 
 function paintLabel(g, scene, i, fill, left, width, { top, height }) {
   if (height < 11) return;
-  const seen = [Math.max(left, scene.layout.left), Math.min(left + width, scene.layout.right)], room = seen[1] - seen[0] - 6;
-  g.font = `600 ${height >= 22 ? 12 : 11}px ${FONT}`;
+  const seen = [Math.max(left, scene.layout.left), Math.min(left + width, scene.layout.right)], room = seen[1] - seen[0] - 2;
+  g.font = `600 ${height >= 22 && width >= 26 ? 12 : 11}px ${FONT}`;
   const label = labelsOf(scene, i).find((text) => widthOf(g, text) <= room);
   if (!label) return;
   const x = (seen[0] + seen[1]) / 2, y = top + height / 2 + 0.5;
@@ -218,7 +218,7 @@ function paintNames(g, { layout, rows, colours }, focusRow) {
 }
 
 /** "stage 1 · dp 0" -> "s1 d0" */
-const abbreviated = (place) => place.split(" · ").map((part) => part[0] + part.split(" ")[1]).join(" ");
+const abbreviated = (place) => place.split(" · ").map((part) => part[0] + part.slice(part.indexOf(" ") + 1)).join(" ");
 
 /** What runs at time t: full strength to its end, and an outline. */
 function paintPresent(g, scene, layer, t, x) {

@@ -52,6 +52,7 @@ export function factsOf(scene, i) {
   const { rank, place } = ranks.find((one) => one.rank === spans.rank[i]) || { rank: spans.rank[i], place: "" };
   const facts = [["rank", place ? `${rank} · ${place}` : `${rank}`]];
   const add = (name, value) => value !== null && value !== "" && facts.push([name, value]);
+  if (place.startsWith("stages ")) add("stage", known("stage"));
   add("microbatch", microbatch);
   add("step", known("step"));
   const digits = digitsFor(spans.duration[i], scene.unit), sinceStart = (t) => timeText(t - scene.window[0], scene.unit, digits);
