@@ -30,7 +30,7 @@ class Kind(StrEnum):
     SYNC = "sync"  # a collective or a message: from the moment this rank issued it to its completion
     WAIT = "wait"  # an interval in which this rank was blocked until a sync completed
     VALUE = "value"  # a tensor's value, kept because the plan asked for values
-    KERNEL = "kernel"  # imported: work on a GPU (`op` memcpy or memset: a copy), or an outermost CPU operator; `layer` names it
+    KERNEL = "kernel"  # imported: work on a GPU (or an outermost CPU operator), named by `layer`; copies by `op`
 
 
 KINDS = tuple(Kind)

@@ -89,11 +89,16 @@ def _with_stage_work(trace: Trace, table: pl.DataFrame) -> pl.DataFrame:
     return table.join(theirs, on=["by_rank", "step"], how="left", maintain_order="left")
 
 
+_LONGEST_NAME = 60
+"""Letters of a layer's or kernel's name in a sentence."""
+
+
 def _with_neighbours(trace: Trace, table: pl.DataFrame) -> pl.DataFrame:
     """What the rank did before and after the gap (`before`, `after`)."""
     kind = pl.col("kind").cast(pl.String)
     work = trace.events.filter(kind.is_in([*WORK_KINDS, "kernel"]))
-    work = work.with_columns(pl.concat_str([kind.str.replace_all("_", " "), "layer"], separator=" ", ignore_nulls=True))
+    name = pl.col("layer").str.slice(0, _LONGEST_NAME)
+    work = work.with_columns(pl.concat_str([kind.str.replace_all("_", " "), name], separator=" ", ignore_nulls=True))
     ended = work.sort("end_ns").select("rank", "end_ns", pl.col("kind").alias("before"))
     begun = work.sort("start_ns").select("rank", "start_ns", pl.col("kind").alias("after"))
     table = table.sort("start_ns").join_asof(
@@ -116,7 +121,9 @@ def _warm_up(gap: dict[str, Any]) -> str:
 
 def _drain(gap: dict[str, Any]) -> str:
     if gap["op"] is None:
-        return f"{_stood_still(gap)} at the end of its step: rank {gap['by_rank']} was still at work, the pipeline drains"
+        return (
+            f"{_stood_still(gap)} at the end of its step: rank {gap['by_rank']} was still at work, the pipeline drains"
+        )
     return f"{_waited(gap)} for {_data(gap)}: the pipeline drains"
 
 
@@ -134,7 +141,7 @@ def _late_p2p(gap: dict[str, Any]) -> str:
 
 def _straggler(gap: dict[str, Any]) -> str:
     if gap["op"] is None:
-        return f"{_stood_still(gap)} at the end of its step: rank {gap['by_rank']} was still at work"
+        return _ended_first(gap)
     return f"{_waited(gap)} in {_sync(gap)} for rank {gap['by_rank']}, which came last"
 
 
@@ -144,7 +151,9 @@ def _bandwidth(gap: dict[str, Any]) -> str:
 
 
 def _partner(gap: dict[str, Any]) -> str:
-    return f"{_waited(gap)} in {_sync(gap)}{_of_size(gap)}: its other ranks are not in the trace, so nobody can be named"
+    return (
+        f"{_waited(gap)} in {_sync(gap)}{_of_size(gap)}: its other ranks are not in the trace, so nobody can be named"
+    )
 
 
 def _host(gap: dict[str, Any]) -> str:
@@ -152,7 +161,9 @@ def _host(gap: dict[str, Any]) -> str:
 
 
 def _cores(gap: dict[str, Any]) -> str:
-    return f"{_stood_still(gap)}{_between(gap)}, mostly without a core: more ranks than the machine's {gap['cores']} cores"
+    return (
+        f"{_stood_still(gap)}{_between(gap)}, mostly without a core: more ranks than the machine's {gap['cores']} cores"
+    )
 
 
 _SENTENCES: dict[Cause, Callable[[dict[str, Any]], str]] = {
@@ -174,6 +185,10 @@ def _waited(gap: dict[str, Any]) -> str:
 
 def _stood_still(gap: dict[str, Any]) -> str:
     return f"rank {gap['rank']} stood still for {time_words(gap['duration_ns'])}"
+
+
+def _ended_first(gap: dict[str, Any]) -> str:
+    return f"{_stood_still(gap)} at the end of its step: rank {gap['by_rank']} was still at work"
 
 
 def _data(gap: dict[str, Any]) -> str:

@@ -11,8 +11,8 @@ In: a Trace of any source. Out: numbers, or polars tables. One question a file:
 
 from labkit.analysis.bandwidth import bandwidth
 from labkit.analysis.breakdown import breakdown, overlap_percent, temporal_breakdown
-from labkit.analysis.caveats import notes
 from labkit.analysis.cause import CAUSES, Cause
+from labkit.analysis.caveats import notes
 from labkit.analysis.gaps import gaps
 from labkit.analysis.matching import collectives, messages, stragglers, unmatched_syncs
 from labkit.analysis.memory import memory_lanes, memory_peaks

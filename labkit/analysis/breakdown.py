@@ -28,7 +28,7 @@ def breakdown(trace: Trace) -> pl.DataFrame:
     exposed_sync_ns (a sync is under way, or the rank is blocked in it, and nothing is computed), idle_ns (neither).
     The last four add up to window_ns. `activity` says what the window is.
 
-    A step of 10 ms with work from 0 to 4 and 8 to 10 and a sync from 3 to 7: compute 5, overlapped 1, exposed 3, idle 1.
+    A step from 0 to 10, work from 0 to 4 and 8 to 10, a sync from 3 to 7: compute 5, overlapped 1, exposed 3, idle 1.
     """
     return pl.DataFrame([_breakdown_row(each) for each in activities(trace)], schema=_BREAKDOWN, orient="row")
 
@@ -71,13 +71,15 @@ def temporal_breakdown(trace: Trace) -> pl.DataFrame:
     and no compute kernel (part of non_compute_ns). overlap_percent: share of sync time covered by compute; null
     without syncs. On our own traces compute is work, and idle is what of the steps is neither work nor sync.
 
-    Imported traces are counted in whole us as HolisticTraceAnalysis counts them: every start is rounded up and every end
-    down, so files with fractions of us show a little less busy time than `breakdown`, which is exact.
+    Imported traces are counted in whole us as HolisticTraceAnalysis counts them: every start is rounded up and every
+    end down, so files with fractions of us show a little less busy time than `breakdown`, which is exact.
 
     Compute kernel 0 to 4, copy 4 to 6, sync 5 to 8, compute 9 to 10: idle 1, compute 5, non-compute 4, exposed 3.
     """
     unit_ns = 1000 if trace.meta.source == "imported" else 1
-    return pl.DataFrame([_temporal_row(each) for each in activities(trace, unit_ns=unit_ns)], schema=_TEMPORAL, orient="row")
+    return pl.DataFrame(
+        [_temporal_row(each) for each in activities(trace, unit_ns=unit_ns)], schema=_TEMPORAL, orient="row"
+    )
 
 
 def _temporal_row(activity: Activity) -> tuple[int | float | None, ...]:

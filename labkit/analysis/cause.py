@@ -12,7 +12,7 @@ class Cause(StrEnum):
     LATE_P2P = "late p2p"  # the data is computed and on its way
     STRAGGLER = "straggler"  # a rank has not come to the collective yet
     BANDWIDTH = "bandwidth-bound sync"  # all ranks have come: the sync itself takes this long
-    PARTNER = "partner not recorded"  # the sync's other ranks are not in the trace, so its two parts cannot be told apart
+    PARTNER = "partner not recorded"  # the sync's other ranks are not in the trace
     HOST = "host/launch overhead"  # between two pieces of work, waiting for nobody
     CORES = "more ranks than cores"  # the same, while the rank mostly had no core to run on
 

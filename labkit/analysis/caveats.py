@@ -48,7 +48,10 @@ def _emulation_notes(trace: Trace) -> list[str]:
         return []
     plan = trace.meta.plan or {}
     if plan.get("pace"):
-        found = [_emulated_device_note(trace), _late_note(trace.of(*STAGE_KINDS), "operations", CARRIED_OPERATIONS, plan)]
+        found = [
+            _emulated_device_note(trace),
+            _late_note(trace.of(*STAGE_KINDS), "operations", CARRIED_OPERATIONS, plan),
+        ]
     else:
         found = [_late_note(trace.of("sync"), "syncs", _SLOW_SHARE, plan)]
     return [note for note in found if note]
@@ -73,6 +76,7 @@ def _late_note(rows: pl.DataFrame, what: str, tolerance: float, plan: dict) -> s
     needed = late.select((took / (took - pl.col("late_ns")).clip(1)).quantile(0.9)).item()
     scale = plan.get("time_scale", 1.0) * next((s for s in _SCALES if s >= needed), _SCALES[-1])
     return (
-        f"{late.height} of {rows.height} {what} took longer here than set, by up to {late['late_ns'].max() / 1e6:.1f} ms: "
+        f"{late.height} of {rows.height} {what} took longer here than set, "
+        f"by up to {late['late_ns'].max() / 1e6:.1f} ms: "
         f"this machine cannot emulate so fast; set time_scale to {scale:g}"
     )

@@ -128,7 +128,6 @@ def _with_phase(trace: Trace, claims: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([claims.filter(~in_pipeline), waiting.select(list(CLAIMS))])
 
 
-
 def stage_claims(trace: Trace) -> pl.DataFrame:
     """Claims of a pipeline whose messages were not recorded (a planned schedule): from the order of its work.
 
@@ -138,11 +137,14 @@ def stage_claims(trace: Trace) -> pl.DataFrame:
     if trace.meta.mesh.pp == 1 or not _messages(trace).is_empty():
         return pl.DataFrame(schema=CLAIMS)
     waits = dependencies(trace).with_columns(
-        pl.col("free_ns").fill_null(_BEFORE_ALL), pl.col("start_ns").alias("until_ns"), pl.col("from_rank").alias("by_rank"),
-        pl.lit("recv").alias("op"), pl.lit("pp").alias("axis"), pl.lit(2).alias("num_ranks"),
-    )  # fmt: skip
+        pl.col("free_ns").fill_null(_BEFORE_ALL),
+        *(pl.col("start_ns").alias("until_ns"), pl.col("from_rank").alias("by_rank")),
+        *(pl.lit("recv").alias("op"), pl.lit("pp").alias("axis"), pl.lit(2).alias("num_ranks")),
+    )
     ready = pl.col("ready_ns").clip("free_ns", "until_ns")
-    early = waits.with_columns(pl.col("free_ns").alias("start_ns"), ready.alias("end_ns"), waiting_cause().alias("cause"))
+    early = waits.with_columns(
+        pl.col("free_ns").alias("start_ns"), ready.alias("end_ns"), waiting_cause().alias("cause")
+    )
     late_cause = pl.lit(str(Cause.LATE_P2P)).alias("cause")
     late = waits.with_columns(ready.alias("start_ns"), pl.col("until_ns").alias("end_ns"), late_cause)
     claims = pl.concat([early, late]).select(list(CLAIMS)).cast(CLAIMS)

@@ -45,7 +45,9 @@ def gaps(trace: Trace) -> pl.DataFrame:
     nothing = claims.clear()
     pieces = [_pieces(activity, ranks.get(activity.rank, nothing)) for activity in activities(trace)]
     table = pl.concat(pieces) if pieces else pl.DataFrame(schema=_PIECES)
-    table = table.join(claims.drop("rank", "start_ns", "end_ns", "until_ns"), on="claim", how="left", maintain_order="left")
+    table = table.join(
+        claims.drop("rank", "start_ns", "end_ns", "until_ns"), on="claim", how="left", maintain_order="left"
+    )
     duration = (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns")
     return _with_host(trace, table.with_columns(duration)).select(list(GAPS)).cast(GAPS)
 
@@ -92,7 +94,8 @@ def _with_host(trace: Trace, table: pl.DataFrame) -> pl.DataFrame:
     gap_ns = pl.col("duration_ns").filter(unclaimed).sum().over("rank", "step")
     table = table.join(_cpu_between(trace), on=["rank", "step"], how="left", maintain_order="left", nulls_equal=True)
     without_core = (pl.col("between_cpu_ns") < gap_ns / 2).fill_null(False)
-    return table.with_columns(pl.when(unclaimed).then(pl.when(without_core).then(cores).otherwise(host)).otherwise("cause").alias("cause"))
+    own = pl.when(without_core).then(cores).otherwise(host)
+    return table.with_columns(pl.col("cause").fill_null(own))
 
 
 def _shares_cores(trace: Trace) -> bool:

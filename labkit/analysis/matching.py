@@ -36,9 +36,9 @@ def collective_calls(trace: Trace) -> pl.DataFrame:
 def collectives(trace: Trace) -> pl.DataFrame:
     """One row per collective: when its first and its last rank came, how far apart, and when it was complete.
 
-    Columns axis, op, group, seq, step, size_bytes, dtype; found (ranks of the group in the trace), first_rank, first_ns,
-    straggler (the rank that came last), last_ns, skew_ns (last - first), end_ns (last completion), transfer_ns
-    (end - last: nobody was missing any more, so this is the sync itself).
+    Columns axis, op, group, seq, step, size_bytes, dtype; found (ranks of the group in the trace), first_rank,
+    first_ns, straggler (the rank that came last), last_ns, skew_ns (last - first), end_ns (last completion),
+    transfer_ns (end - last: nobody was missing any more, so this is the sync itself).
 
     An all_reduce issued at 2 by rank 0 and at 5 by rank 1, complete at 9: straggler 1, skew 3, transfer 4.
     """

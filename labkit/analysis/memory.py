@@ -23,7 +23,9 @@ def memory_lanes(trace: Trace) -> pl.DataFrame:
     """
     told = trace.events.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in HELD))
     lanes = told.sort("rank", "end_ns", maintain_order=True).select(
-        "rank", pl.col("end_ns").alias("t_ns"), *(pl.col(name).forward_fill().over("rank").fill_null(0) for name in HELD)
+        "rank",
+        pl.col("end_ns").alias("t_ns"),
+        *(pl.col(name).forward_fill().over("rank").fill_null(0) for name in HELD),
     )
     lanes = lanes.unique(["rank", "t_ns"], keep="last", maintain_order=True)
     held = pl.struct(HELD)

@@ -20,7 +20,7 @@ _GRADIENT = (str(Kind.STAGE_BACKWARD), str(Kind.STAGE_BACKWARD_INPUT))
 
 
 def stage_work(trace: Trace) -> pl.DataFrame:
-    """Stage events with pipeline, `is_first` (of its kind on this stage and step) and `is_draining` (no forward left)."""
+    """Stage events with pipeline, `is_first` (of its kind on stage and step) and `is_draining` (no forward left)."""
     mesh = trace.meta.mesh
     pipeline = {rank: i for i, group in enumerate(mesh.groups("pp")) for rank in group}
     work = trace.of(*STAGE_KINDS).with_columns(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from labkit.cli import look, run
+from labkit.cli import analyze, look, replay, run
 
 app = typer.Typer(
     help="See distributed training happen, from real runs.",
@@ -15,6 +15,11 @@ app = typer.Typer(
 
 app.command()(run.run)
 app.command()(look.show)
+app.command()(analyze.analyze)
+app.command()(analyze.explain)
+app.command("import")(analyze.import_)
+app.command()(replay.schedule)
+app.command()(replay.replay)
 app.command()(look.merge)
 app.command()(look.doctor)
 app.command()(look.lab)

@@ -1,7 +1,226 @@
-"""Bytes of labkit's own small tasks, to be held against what a captured run reports."""
+"""Bytes of labkit's own small tasks, rank by rank: what a captured run reports, computed.
+
+In: a Plan with task digits, digits_cnn or chars. Out: per rank the most bytes of parameters, gradients, optimizer state
+and activations that its events show. Counted from what torch's autograd keeps: a linear layer its input, ReLU its
+output, GELU its input, a norm its input and two numbers a row, attention q, k, v, its output and one number per head
+and row, the loss its log-probabilities and targets. Float32 or as `plan.dtype` says.
+
+digits, 4 layers of 64, batch 32, one rank: 13,130 parameters; 32 x (64 + 3 x 64 + 10 floats, and a target of 8 bytes)
+and one number: 34,308 bytes of activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from labkit import schedule
+from labkit.plan import Plan
+from labkit.schedule.action import Kind
+
+_INDEX_BYTES = 8
+_VOCABULARY = 128
+_ELEMENT_BYTES = {"float32": 4, "float64": 8, "bfloat16": 2}
 
 
-class TaskMemory: ...
+@dataclass(frozen=True)
+class TaskMemory:
+    """Most bytes one rank holds of each kind."""
+
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int
 
 
-def task_memory(plan): ...
+@dataclass(frozen=True)
+class _Layer:
+    """A layer as one rank holds it: shapes of its parameters; numbers kept for backward."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    kept: float
+    """Elements kept, besides the input; for a whole microbatch."""
+    given: float
+    """Elements of its input."""
+    given_is_indices: bool = False
+    extra_bytes: int = 0
+    """Kept besides, in other types: indices, attention's row sums."""
+
+
+def task_memory(plan: Plan) -> list[TaskMemory]:
+    """Of every rank, ascending."""
+    makers = {"digits": _digits, "digits_cnn": _digits_cnn, "chars": _chars}
+    if plan.task not in makers:
+        raise ValueError(f"task {plan.task!r}: memory is known for {', '.join(makers)}; run an own task to see its own")
+    stages = [makers[plan.task](plan, held) for held in _stage_positions(plan)]
+    return [_rank_memory(plan, stages, plan.mesh.coordinate(rank)) for rank in range(plan.num_ranks)]
+
+
+def _stage_positions(plan: Plan) -> list[range]:
+    """Positions of the equal layers of every stage."""
+    ends = [sum(plan.layers_of_stage[: i + 1]) for i in range(plan.num_stages)]
+    return [range(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _rank_memory(plan: Plan, stages: list[list[_Layer]], place: dict[str, int]) -> TaskMemory:
+    order = _order(plan)
+    mine = [layer for stage in order.stages_of(place["pp"]) for layer in stages[stage]]
+    shapes = [shape for layer in mine for shape in layer.shapes]
+    size = _ELEMENT_BYTES[plan.dtype]
+    whole = size * sum(map(prod, shapes))
+    shard = size * sum(prod(_shard(shape, plan.dp, place["dp"])) for shape in shapes)
+    held = {0: whole, 1: whole, 2: whole + shard, 3: shard}[plan.zero]
+    kept = [_kept_bytes(plan, stage, index == plan.num_stages - 1) for index, stage in enumerate(stages)]
+    activations = _peak(order, place["pp"], kept)
+    return TaskMemory(held, shard if plan.zero >= 2 else whole, _optimizer_bytes(plan, shapes, place["dp"]), activations)
+
+
+def _order(plan: Plan) -> schedule.Schedule:
+    """The pipeline's schedule; without one, each microbatch forward then backward."""
+    if plan.pp > 1:
+        return schedule.generate(plan.schedule, plan.pp, plan.microbatches, plan.virtual)
+    return schedule.generate("1f1b", 1, plan.microbatches, 1)
+
+
+def _shard(shape: tuple[int, ...], num_ranks: int, rank: int) -> tuple[int, ...]:
+    """FSDP2 cuts rows into equal chunks, the last ones smaller or empty: 10 rows over 4 ranks are 3, 3, 3, 1."""
+    chunk = -(-shape[0] // num_ranks)
+    return max(0, min(chunk, shape[0] - rank * chunk)), *shape[1:]
+
+
+def _optimizer_bytes(plan: Plan, shapes: Sequence[tuple[int, ...]], dp_rank: int) -> int:
+    """Adam: two moments and a 4-byte step count a tensor. SGD here has no momentum, so nothing."""
+    if plan.optimizer == "sgd":
+        return 0
+    mine = list(map(prod, shapes))
+    if plan.zero == 1:
+        mine = _greedy_parts(mine, plan.dp)[dp_rank]
+    elif plan.zero >= 2:
+        mine = [prod(_shard(shape, plan.dp, dp_rank)) for shape in shapes]
+    return sum(2 * _ELEMENT_BYTES[plan.dtype] * count + 4 for count in mine)
+
+
+def _greedy_parts(counts: Sequence[int], num_ranks: int) -> list[list[int]]:
+    """ZeroRedundancyOptimizer's: whole tensors, largest first, each to the rank with least so far."""
+    parts: list[list[int]] = [[] for _ in range(num_ranks)]
+    for count in sorted(counts, reverse=True):
+        min(parts, key=sum).append(count)
+    return parts
+
+
+def _peak(order: schedule.Schedule, rank: int, kept: list[int]) -> int:
+    """Most bytes kept while a rank runs its order: a forward adds its stage's, the end of backward frees them."""
+    now = most = 0
+    for stage, kind, _ in order.orders[rank]:
+        if kind == Kind.FORWARD:
+            now += kept[stage]
+            most = max(most, now)
+        elif kind in (Kind.BACKWARD, Kind.BACKWARD_WEIGHT):
+            now -= kept[stage]
+    return most
+
+
+def _kept_bytes(plan: Plan, layers: list[_Layer], last: bool) -> int:
+    """Of one stage and microbatch. With recomputation only the layers' inputs."""
+    size, loss = _ELEMENT_BYTES[plan.dtype], _loss_bytes(plan) if last else 0
+    if plan.recompute:
+        return round(sum(layer.given * (_INDEX_BYTES if layer.given_is_indices else size) for layer in layers) + loss)
+    kept = sum(layer.kept + (0 if layer.given_is_indices else layer.given) for layer in layers)
+    return round(kept * size + sum(layer.extra_bytes for layer in layers) + loss)
+
+
+def _loss_bytes(plan: Plan) -> int:
+    """Log-probabilities, targets, and the sum of weights."""
+    samples = plan.replica_batch // plan.microbatches
+    rows, classes = (samples * plan.context, _VOCABULARY) if plan.task == "chars" else (samples, 10)
+    size = _ELEMENT_BYTES[plan.dtype]
+    return rows * (classes * size + _INDEX_BYTES) + size
+
+
+# ---- the tasks, as engine.tasks builds and engine.parallelize cuts them
+
+
+def _digits(plan: Plan, held: range) -> list[_Layer]:
+    """Linear and ReLU. A stage's last ReLU keeps its output; the others' outputs are the next layer's input."""
+    b, sizes = plan.replica_batch // plan.microbatches, [64, *[plan.width] * (plan.layers - 1), 10]
+    layers = []
+    for place, position in enumerate(held):
+        cut = _digits_cut(plan, held, place, sizes[position + 1])
+        given = sizes[position] // (plan.tp if cut == "row" else 1)
+        ends_stage = position == held[-1] and position != plan.layers - 1
+        kept = b * sizes[position + 1] if ends_stage else 0
+        if ends_stage and cut == "column":
+            kept //= plan.tp
+        layers.append(_Layer(_linear(sizes[position], sizes[position + 1], cut, plan.tp), kept, b * given))
+    return layers
+
+
+def _digits_cut(plan: Plan, held: range, place: int, outputs: int) -> str:
+    """Column and row in turns; a layer left over is cut by its outputs and gathered, if they divide."""
+    if plan.tp == 1:
+        return "whole"
+    if place == len(held) - 1 and len(held) % 2:
+        return "gather" if outputs % plan.tp == 0 else "whole"
+    return "row" if place % 2 else "column"
+
+
+def _linear(num_in: int, num_out: int, cut: str, tp: int) -> tuple[tuple[int, ...], ...]:
+    """Weight (out, in) and bias; a row-cut layer keeps its whole bias."""
+    if cut == "row":
+        return (num_out, num_in // tp), (num_out,)
+    rows = num_out // tp if cut in ("column", "gather") else num_out
+    return (rows, num_in), (rows,)
+
+
+def _digits_cnn(plan: Plan, held: range) -> list[_Layer]:
+    """Convolutions with ReLU on 8 x 8, then a pooled linear layer, which keeps both its input and the pooled one."""
+    b, w, last = plan.replica_batch // plan.microbatches, plan.width, plan.layers - 1
+    layers = []
+    for position in held:
+        planes = w if position else 1
+        given = b * planes * 64
+        if position == last:
+            layers.append(_Layer(((10, 4 * planes), (10,)), b * 4 * planes, given))
+        else:
+            kept = b * w * 64 if position == held[-1] else 0
+            layers.append(_Layer(((w, planes, 3, 3), (w,)), kept, given))
+    return layers
+
+
+def _chars(plan: Plan, held: range) -> list[_Layer]:
+    """Embedding before the first block, head after the last."""
+    b, s, w = plan.replica_batch // plan.microbatches, plan.context, plan.width
+    rows = b * s
+    layers = [_block(plan, rows) for _ in held]
+    if held[0] == 0:
+        shapes = ((_VOCABULARY, w), (s, w))
+        layers.insert(0, _Layer(shapes, 0, rows, given_is_indices=True, extra_bytes=(rows + s) * _INDEX_BYTES))
+    if held[-1] == plan.layers - 1:
+        layers.append(_chars_head(plan, rows))
+    return layers
+
+
+def _block(plan: Plan, rows: int) -> _Layer:
+    """Norm, attention, norm, MLP. Sequence parallelism cuts what the norms take; the gathered inputs stay whole."""
+    w, t = plan.width, plan.tp
+    cut = t if plan.sequence_parallel else 1
+    column, row = ("column", "row") if t > 1 else ("whole", "whole")
+    shapes = (
+        *[(w,)] * 4,
+        *_linear(w, w, column, t) * 3,
+        *_linear(w, w, row, t),
+        *_linear(w, 4 * w, column, t),
+        *_linear(4 * w, w, row, t),
+    )
+    norms = rows * (2 * w + w / cut + 4 / cut)  # both outputs, the second's input, two numbers a row and norm
+    attention = rows * 4 * w / t
+    row_sums = round(rows * plan.heads / t) * 4  # float32 whatever the dtype
+    return _Layer(shapes, norms + attention + rows * 8 * w / t, rows * w / cut, extra_bytes=row_sums)
+
+
+def _chars_head(plan: Plan, rows: int) -> _Layer:
+    w, t = plan.width, plan.tp
+    cut = t if plan.sequence_parallel else 1
+    shapes = ((w,), (w,), *_linear(w, _VOCABULARY, "gather" if t > 1 else "whole", t))
+    return _Layer(shapes, rows * (w + 2 / cut), rows * w / cut)

@@ -61,10 +61,11 @@ def _shift(ends: pl.DataFrame, known: dict[int, int], rank: int) -> tuple[int, s
 def _far_apart(rows: pl.DataFrame, found: dict[int, int]) -> list[str]:
     """Ranks that share no time with the first one even now."""
     shift = pl.col("rank").replace_strict(found, return_dtype=pl.Int64)
-    times = rows.group_by("rank").agg((pl.col("start_ns").min() + shift.first()).alias("start"), (pl.col("end_ns").max() + shift.first()).alias("end"))
+    start, end = pl.col("start_ns").min() + shift.first(), pl.col("end_ns").max() + shift.first()
+    times = rows.group_by("rank").agg(start.alias("start"), end.alias("end"))
     first = times.sort("rank").row(0, named=True)
     apart = times.filter((pl.col("start") > first["end"]) | (pl.col("end") < first["start"]))
     if apart.is_empty():
         return []
     names = ", ".join(map(str, apart["rank"].sort()))
-    return [f"ranks {names} share no time with rank {first['rank']}, and no collective to place them by: files of different runs?"]
+    return [f"ranks {names} share no time with rank {first['rank']} and no collective: files of different runs?"]

@@ -53,7 +53,7 @@ def _odd_backslashes(chunk: bytes) -> bool:
 
 
 def _depths(chunk: bytes, depth: int, in_string: bool) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Depth of brackets after each byte, whether each byte is outside strings, and whether the chunk ends inside one."""
+    """Depth of brackets after each byte, which bytes are outside strings, and whether the chunk ends inside one."""
     if b"\\" in chunk:
         chunk = _ESCAPE.sub(b"__", chunk)
     letters = np.frombuffer(chunk, np.uint8)

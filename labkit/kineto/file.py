@@ -99,10 +99,14 @@ def _unpacked(path: Path) -> tuple[bytes, list[str]]:
         if size == 0:
             raise TraceError(f"{path} is empty: the profiler had not written it yet, or the copy failed")
         if size > MAX_BYTES:
-            raise TraceError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}: profile fewer steps, or cut the file")
+            raise TraceError(
+                f"{path} has {size:,} bytes, more than {MAX_BYTES:,}: profile fewer steps, or cut the file"
+            )
         data = path.read_bytes()
     except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror or error}; give a profiler's .json or .json.gz") from None
+        raise TraceError(
+            f"cannot read {path}: {error.strerror or error}; give a profiler's .json or .json.gz"
+        ) from None
     return _gunzip(path, data) if data[:2] == _GZIP else (data, [])
 
 
@@ -164,11 +168,13 @@ def _cut(path: Path, data: bytes, as_list: bool, notes: list[str]) -> tuple[_Doc
         document, more = _tolerant(path, whole, as_list, [], ValueError("unreadable after the cut"))
         notes = [*notes, *more]
     count = len(document.events)
-    cut = f"{path.name}: cut off at byte {len(data):,}; all {count:,} complete events kept, the last {max(lost, 0):,} bytes dropped"
-    return document, [*notes, cut]
+    kept = f"all {count:,} complete events kept, the last {max(lost, 0):,} bytes dropped"
+    return document, [*notes, f"{path.name}: cut off at byte {len(data):,}; {kept}"]
 
 
-def _tolerant(path: Path, data: bytes, as_list: bool, notes: list[str], reason: Exception) -> tuple[_Document, list[str]]:
+def _tolerant(
+    path: Path, data: bytes, as_list: bool, notes: list[str], reason: Exception
+) -> tuple[_Document, list[str]]:
     """Python's own parser, which takes NaN and control characters; events of a wrong form are left out."""
     try:
         found = json.loads(data.decode("utf-8", "replace"), strict=False)

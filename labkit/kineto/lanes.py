@@ -9,7 +9,7 @@ kernel whose launch was not recorded has none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -31,6 +31,17 @@ from labkit.kineto.words import (
 
 _SEQ_OF_STEP = 1_000_000
 """Numbers kept for the collectives of one step, so that files that begin at different steps still match."""
+
+
+_WORLD = "world"
+"""`axis` of a group of all ranks that has no name."""
+
+
+_LAUNCH = (pl.col("start_ns").alias("launch_ns"), pl.col("pid").alias("cpu_pid"), pl.col("tid").alias("cpu_tid"))
+"""When and on which thread the CPU launched."""
+
+Rows = tuple[pl.DataFrame, pl.DataFrame, list[str]]
+"""Work, syncs, notes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,17 +102,17 @@ def _in_step(table: pl.DataFrame, steps: pl.DataFrame, at: str = "start_ns") -> 
 def _modules(cpu: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Annotated modules (`nn.Module: Linear_0`) as forwards on the CPU."""
     named = cpu.filter(pl.col("name").str.starts_with(MODULE))
-    return _shaped(_in_step(named, steps).with_columns(pl.col("name").str.strip_prefix(MODULE).alias("layer")), Kind.FORWARD)
+    return _shaped(
+        _in_step(named, steps).with_columns(pl.col("name").str.strip_prefix(MODULE).alias("layer")), Kind.FORWARD
+    )
 
 
 # ---- work
 
 
-def _gpu_rows(cpu: pl.DataFrame, gpu: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+def _gpu_rows(cpu: pl.DataFrame, gpu: pl.DataFrame, steps: pl.DataFrame) -> Rows:
     """(compute and copies, syncs, notes), each with the launch it came from."""
-    launches = cpu.filter(pl.col("correlation").is_not_null()).select(
-        "correlation", pl.col("start_ns").alias("launch_ns"), pl.col("pid").alias("cpu_pid"), pl.col("tid").alias("cpu_tid")
-    )  # fmt: skip
+    launches = cpu.filter(pl.col("correlation").is_not_null()).select("correlation", *_LAUNCH)
     gpu = gpu.join(launches.unique("correlation", keep="first"), on="correlation", how="left", maintain_order="left")
     gpu = _in_step(gpu, steps, "launch_ns")
     moves = pl.col("cat").replace_strict(GPU_CATEGORIES, return_dtype=pl.String)
@@ -110,22 +121,34 @@ def _gpu_rows(cpu: pl.DataFrame, gpu: pl.DataFrame, steps: pl.DataFrame) -> tupl
     ).otherwise(moves)  # fmt: skip
     gpu = gpu.with_columns(moves.alias("op"), pl.col("name").alias("layer"))
     is_sync = pl.col("op").is_null() & pl.col("name").str.contains(SYNC_KERNEL)
-    return gpu.filter(~is_sync), gpu.filter(is_sync), []
+    return gpu.filter(~is_sync), gpu.filter(is_sync), _step_notes(gpu, steps)
 
 
-def _cpu_rows(cpu: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+def _step_notes(gpu: pl.DataFrame, steps: pl.DataFrame) -> list[str]:
+    """What breakdowns will leave out."""
+    if steps.height < 2:
+        return []
+    last, lost = steps["step"].max(), gpu["step"].null_count()
+    unlaunched = f", nor the {lost:,} kernels whose launch was not recorded" if lost else ""
+    return [
+        f"{steps.height} profiler steps; breakdowns do not count the last, {last}, in which recording ended{unlaunched}"
+    ]
+
+
+def _cpu_rows(cpu: pl.DataFrame, steps: pl.DataFrame) -> Rows:
     """The outermost operators of each thread as work; the annotated calls as syncs."""
     by_thread = cpu.filter(pl.col("cat").is_in(CPU_OP_CATEGORIES) & (pl.col("name") != PARAM_CALL)).sort(
         "pid", "tid", "start_ns", -pl.col("end_ns"), maintain_order=True
     )
     reached = pl.col("end_ns").cum_max().shift(1).over("pid", "tid")
-    outer = by_thread.filter((pl.col("start_ns") >= reached).fill_null(True)).with_columns(pl.col("name").alias("layer"))
+    outer = by_thread.filter((pl.col("start_ns") >= reached).fill_null(True)).with_columns(
+        pl.col("name").alias("layer")
+    )
     calls = cpu.filter(pl.col("name").str.contains(SYNC_ANNOTATION))
     if calls.is_empty():
         calls = cpu.filter(pl.col("name") == PARAM_CALL)
-    at_call = (pl.col("start_ns").alias("launch_ns"), pl.col("pid").alias("cpu_pid"), pl.col("tid").alias("cpu_tid"))
     notes = ["no GPU kernels: the CPU's outermost operators are taken as work, and annotated calls as syncs"]
-    return _in_step(outer, steps), _in_step(calls.with_columns(at_call), steps), notes
+    return _in_step(outer, steps), _in_step(calls.with_columns(*_LAUNCH), steps), notes
 
 
 # ---- what the syncs were
@@ -142,6 +165,10 @@ def _named_syncs(
     if groups.world and all(each.group is None for each in about):
         notes.append(f"groups of collectives are not told: taken as all {groups.world_size} ranks")
         about = [_in_world(each, groups) for each in about]
+    about = [
+        replace(each, about=each.about or _WORLD) if each.group == groups.world and each.group else each
+        for each in about
+    ]
     names, members = [each.about for each in about], [each.group for each in about]
     columns = {
         "op": pl.Series([each.op for each in about], dtype=pl.String),
@@ -170,7 +197,9 @@ def _with_calls(syncs: pl.DataFrame, cpu: pl.DataFrame) -> pl.DataFrame:
     marks = cpu.filter(pl.col("name").str.contains(SYNC_ANNOTATION))
     marks = marks.select(*thread, "start_ns", pl.col("end_ns").alias("call_end_ns"), pl.col("name").alias("call"))
     calls = cpu.filter(pl.col("name") == PARAM_CALL)
-    calls = calls.select(*thread, "start_ns", pl.col("end_ns").alias("param_end_ns"), pl.col("event").alias("call_event"))
+    calls = calls.select(
+        *thread, "start_ns", pl.col("end_ns").alias("param_end_ns"), pl.col("event").alias("call_event")
+    )
     found = syncs.with_row_index("order").sort("launch_ns", nulls_last=True)
     for table in (marks, calls):
         found = found.join_asof(
@@ -178,7 +207,9 @@ def _with_calls(syncs: pl.DataFrame, cpu: pl.DataFrame) -> pl.DataFrame:
             left_on="launch_ns", right_on="begun_ns", by=by, strategy="backward", check_sortedness=False,
         ).drop("begun_ns")  # fmt: skip
     inside, within = pl.col("call_end_ns") >= pl.col("launch_ns"), pl.col("param_end_ns") >= pl.col("launch_ns")
-    found = found.with_columns(pl.when(inside).then("call").alias("call"), pl.when(within).then("call_event").alias("call_event"))
+    found = found.with_columns(
+        pl.when(inside).then("call").alias("call"), pl.when(within).then("call_event").alias("call_event")
+    )
     return found.sort("order").select("name", "event", "call", "call_event")
 
 
@@ -191,11 +222,15 @@ def _told(row: dict, events: list[Event], groups: Groups) -> Collective:
         return told
     own, called = op_of(row["name"]), op_of(row["call"] or "")
     op = called if called and own in (None, "send_recv") else own or called
-    return Collective(op, told.group, told.about, told.peer, told.size_bytes, told.dtype, told.seq)
+    return replace(told, op=op)
+
+
+def _with_name(told: Collective, groups: Groups) -> Collective:
+    return replace(told, about=told.about or _WORLD) if told.group and told.group == groups.world else told
 
 
 def _in_world(told: Collective, groups: Groups) -> Collective:
-    return Collective(told.op, groups.world, told.about, told.peer, told.size_bytes, told.dtype, told.seq)
+    return replace(told, group=groups.world)
 
 
 def _numbered(syncs: pl.DataFrame) -> pl.DataFrame:

@@ -33,7 +33,9 @@ SPANS = {
 
 def spans(file: ProfilerFile) -> tuple[pl.DataFrame, list[str]]:
     """Every complete span of the file, in order of time; columns SPANS."""
-    numbered = [(i, event) for i, event in enumerate(file.events) if event.ph == "X" and event.cat not in (None, "Trace")]
+    numbered = [
+        (i, event) for i, event in enumerate(file.events) if event.ph == "X" and event.cat not in (None, "Trace")
+    ]
     numbers, events = [i for i, _ in numbered], [event for _, event in numbered]
     starts, start_unit = _as_ns([event.ts for event in events])
     durations, _ = _as_ns([event.dur for event in events], unit=start_unit)
@@ -57,7 +59,7 @@ def spans(file: ProfilerFile) -> tuple[pl.DataFrame, list[str]]:
         first = numbers[int(np.flatnonzero(~good)[0])]
         bad = int((~good).sum())
         notes.append(
-            f"{file.path.name}: {bad:,} events without a usable start or duration left out (the first is event {first:,})"
+            f"{file.path.name}: {bad:,} events without a usable start or duration left out (first: event {first:,})"
         )
     return table.filter(pl.Series(good, dtype=pl.Boolean)).sort("start_ns", maintain_order=True), notes
 

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import re
 
-GPU_CATEGORIES = {"kernel": None, "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
+GPU_CATEGORIES = {
+    "kernel": None,
+    "gpu_memcpy": "memcpy",
+    "memcpy": "memcpy",
+    "gpu_memset": "memset",
+    "memset": "memset",
+}
 """Categories of events on a GPU (old and new) and the `op` of those that move memory."""
 
 CPU_OP_CATEGORIES = ("cpu_op", "operator")

@@ -79,7 +79,7 @@ def _whole_steps(trace: Trace) -> tuple[pl.DataFrame, pl.DataFrame, tuple[str, .
     whole = ranks.filter(pl.col("rank") == trace.meta.num_ranks)["step"]
     if whole.is_empty():
         raise ReplayError("no step was finished by all ranks: run at least one whole step")
-    events = trace.events.filter(pl.col("step").is_in(whole.implode())).sort("rank", "start_ns", "seq", "microbatch")
+    events = trace.events.filter(pl.col("step").is_in(whole.implode()))
     cut = trace.events["step"].n_unique() - trace.events["step"].is_null().any() - len(whole)
     repairs = (f"{cut} steps that not all ranks finished are left out",) if cut else ()
     if trace.meta.dropped_events:
@@ -95,8 +95,9 @@ def _implied_waits(rows: pl.DataFrame, matched: Matched, plan: Mapping[str, Any]
     waited = matched.waits.select(pl.col("sync_row").alias("row"), pl.col("end_ns").alias("t_ns"))
     waited = waited.group_by("row").agg(pl.col("t_ns").max())
     kinds = matched.table.select("sync", pl.col("kind").alias("sync_kind"))
-    issues = matched.issues.select("row", "sync").join(kinds, on="sync", how="left")
-    issues = issues.join(rows.select("row", "rank", "step", "stage", "microbatch", "op", "axis", "start_ns"), on="row")
+    issues = matched.issues.select("row", "sync").join(kinds, on="sync", how="left", maintain_order="left")
+    about = rows[issues["row"].to_numpy()].select("rank", "step", "stage", "microbatch", "op", "axis", "start_ns")
+    issues = issues.hstack(about)
     unseen = issues.join(waited, on="row", how="anti")
     messages = pl.col("axis") == "pp"
     receives = _before_stage(rows, unseen.filter((pl.col("sync_kind") == RECV) & messages))
@@ -217,7 +218,8 @@ def _wait_marks(matched: Matched) -> list[dict[str, np.ndarray]]:
 
 
 def _issue_marks(rows: pl.DataFrame, matched: Matched) -> dict[str, np.ndarray]:
-    issues = matched.issues.select("row", "sync").join(rows.select("row", "rank", "op", "start_ns"), on="row").sort("row")
+    issues = rows[matched.issues["row"].to_numpy()].select("row", "rank", "op", "start_ns", "seq")
+    issues = issues.with_columns(matched.issues["sync"]).sort("seq", maintain_order=True)
     order = np.where((issues["op"] == "send").to_numpy(), _ORDER["send"], _ORDER["issue"])
     return _part(issues, p.ISSUE, "start_ns", order)
 

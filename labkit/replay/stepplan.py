@@ -38,11 +38,12 @@ def pipeline_moves(order: Schedule, rank: int) -> Iterator[Move]:
     pending: list[Action] = []
     for place, cell in enumerate(cells):
         for action in cell:
-            if sender_of(order, action) is not None:
+            needs = sender_of(order, action) is not None
+            if needs:
                 yield Move("recv", action)
-            if place and _waits_before(order, rank, place - 1):
+            if pending and _waits_before(order, rank, place - 1):
                 yield from _drain(pending)
-            if sender_of(order, action) is not None:
+            if needs:
                 yield Move("wait_recv", action)
             yield Move("do", action)
         if order.name == "1f1b":
@@ -69,23 +70,24 @@ def _waits_before(order: Schedule, rank: int, place: int) -> bool:
 
 def sender_of(order: Schedule, action: Action) -> Action | None:
     """The action on another rank whose message this one needs; a backward stands for itself or its input half."""
-    if action.kind == schedule.Kind.BACKWARD_WEIGHT:
-        return None
-    forward = action.kind == schedule.Kind.FORWARD
-    stage = action.stage + (-1 if forward else 1)
-    if not 0 <= stage < order.num_stages or order.placement[stage] == order.placement[action.stage]:
-        return None
-    return action._replace(stage=stage)
+    return _neighbour(order, action, -1)
 
 
 def receiver_of(order: Schedule, action: Action) -> Action | None:
     """The action on another rank that needs this one's message."""
-    if action.kind == schedule.Kind.BACKWARD_WEIGHT:
+    return _neighbour(order, action, 1)
+
+
+def _neighbour(order: Schedule, action: Action, ahead: int) -> Action | None:
+    """The same action one stage on (1) or back (-1), in its own direction, if that is on another rank."""
+    stage, kind, microbatch = action
+    if kind is schedule.Kind.BACKWARD_WEIGHT:
         return None
-    stage = action.stage + (1 if action.kind == schedule.Kind.FORWARD else -1)
-    if not 0 <= stage < order.num_stages or order.placement[stage] == order.placement[action.stage]:
+    other = stage + (ahead if kind is schedule.Kind.FORWARD else -ahead)
+    placement = order.placement
+    if not 0 <= other < len(placement) or placement[other] == placement[stage]:
         return None
-    return action._replace(stage=stage)
+    return Action(other, kind, microbatch)
 
 
 def plan_program(plan: Plan, costs: StepCosts, layers: tuple[str, ...]) -> Program:

@@ -21,7 +21,7 @@ from labkit.link import Link, link_seconds
 from labkit.replay.changes import Changes
 from labkit.replay.graph import COLLECTIVE, RECV, SEND, Syncs
 
-_SAME = ["rank", "step", "gid", "op", "peer", "seq", "stage", "microbatch", "layer"]
+_SAME = ("rank", "step", "gid", "code", "peer", "seq", "stage", "microbatch", "layer_code")
 """Columns in which a wait equals the sync it waits for."""
 
 _lasts = pl.col("end_ns") > pl.col("arrival_ns")
@@ -66,11 +66,16 @@ class Matched:
 
 def match(rows: pl.DataFrame, wiring: Wiring, changes: Changes) -> Matched:
     """The operations among `rows` (a `row` number in each), with their costs under `changes`."""
-    keyed = rows.filter(pl.col("kind").is_in(["sync", "wait"])).with_columns(pl.col("group").hash().alias("gid"))
+    keyed = rows.filter(pl.col("kind").is_in(["sync", "wait"])).with_columns(
+        pl.col("group").hash().reinterpret(signed=True).alias("gid"),
+        pl.col("op").replace_strict({"send": SEND, "recv": RECV}, default=COLLECTIVE, return_dtype=pl.Int64).alias("kind_code"),
+        pl.col("op").rank("dense").cast(pl.Int64).alias("code"),
+        pl.col("layer").rank("dense").cast(pl.Int64).alias("layer_code"),
+    )
     syncs = _numbered(keyed.filter(pl.col("kind") == "sync"))
     waits = _waits(keyed.filter(pl.col("kind") == "wait"), syncs)
     table = _table(syncs, waits)
-    table, lonely = _expected(table, wiring, syncs), _num_lonely(table)
+    table, lonely = _expected(table, wiring), _num_lonely(table)
     table = _with_recv_cost(table, wiring)
     rendezvous = not table.filter((pl.col("kind") == SEND) & ~pl.col("emulated") & _lasts).is_empty()
     waits = _judged(waits, table, rendezvous=rendezvous)
@@ -81,48 +86,96 @@ def match(rows: pl.DataFrame, wiring: Wiring, changes: Changes) -> Matched:
 
 def _numbered(syncs: pl.DataFrame) -> pl.DataFrame:
     """Sync rows with the number of their operation: collectives first, then each side of each message."""
-    is_message = pl.col("op").is_in(["send", "recv"])
-    source = pl.when(pl.col("op") == "send").then("rank").when(pl.col("op") == "recv").then("peer").otherwise(-1)
-    target = pl.when(pl.col("op") == "send").then("peer").when(pl.col("op") == "recv").then("rank").otherwise(-1)
-    word = pl.when(is_message).then(pl.lit("message")).otherwise(pl.col("op").cast(pl.String))
-    key = ["gid", "step", "seq", "word", "source", "target"]
-    syncs = syncs.with_columns(source.alias("source"), target.alias("target"), word.alias("word"), is_message.alias("message"))
-    syncs = syncs.with_columns(pl.int_range(pl.len()).over("rank", "op", *key).alias("again"))
-    syncs = syncs.with_columns(pl.struct(*key, "again").hash().alias("operation")).sort("message", maintain_order=True)
-    collective = syncs.filter(~pl.col("message"))["operation"].to_numpy()
-    _, number = np.unique(collective, return_inverse=True)
-    num = int(number.max(initial=-1)) + 1
-    messages = num + np.arange(syncs.height - len(number))
-    return syncs.with_columns(pl.Series("sync", np.concatenate([number, messages]).astype(np.int64)))
+    kind, rank = syncs["kind_code"].to_numpy(), syncs["rank"].cast(pl.Int64).to_numpy()
+    peer = syncs["peer"].fill_null(-1).cast(pl.Int64).to_numpy()
+    source = np.where(kind == SEND, rank, np.where(kind == RECV, peer, -1))
+    target = np.where(kind == SEND, peer, np.where(kind == RECV, rank, -1))
+    word = np.where(kind == COLLECTIVE, syncs["code"].to_numpy(), -1)
+    pair = _mixed(syncs["gid"].to_numpy(), source, target)
+    operation = _mixed(pair, *_integers(syncs, "step", "seq"), word)
+    operation = _mixed(operation, _occurrence(_mixed(operation, rank, kind)))
+    number = np.empty(len(kind), np.int64)
+    collective = kind == COLLECTIVE
+    _, number[collective] = np.unique(operation[collective], return_inverse=True)
+    num = int(number[collective].max(initial=-1)) + 1
+    number[~collective] = num + np.arange(len(kind) - collective.sum())
+    found = {"pair": pair, "operation": operation, "source": source, "target": target, "sync": number}
+    return syncs.with_columns(pl.Series(name, values) for name, values in found.items())
+
+
+def _integers(frame: pl.DataFrame, *names: str) -> list[np.ndarray]:
+    return [frame[name].fill_null(-1).cast(pl.Int64).to_numpy() for name in names]
+
+
+def _mixed(*columns: np.ndarray) -> np.ndarray:
+    """One number for equal rows of the columns (64 bits, so different rows differ)."""
+    mixed = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        mixed = (mixed ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return mixed.view(np.int64)
+
+
+def _occurrence(keys: np.ndarray) -> np.ndarray:
+    """0 for the first of equal keys, 1 for the second ... Two groups of the same ranks count their operations alike."""
+    order = np.argsort(keys, kind="stable")
+    begins = np.diff(keys[order], prepend=keys[order[:1]] - 1) != 0 if len(keys) else np.zeros(0, bool)
+    place = np.arange(len(keys))
+    found = np.empty(len(keys), np.int64)
+    found[order] = place - np.maximum.accumulate(np.where(begins, place, 0))
+    return found
 
 
 def _waits(waits: pl.DataFrame, syncs: pl.DataFrame) -> pl.DataFrame:
     """Wait rows with the number of the operation they wait for; a wait for an unknown one is none."""
-    known = syncs.unique(_SAME, keep="first", maintain_order=True).select(*_SAME, "sync", pl.col("row").alias("sync_row"))
-    return waits.join(known, on=_SAME, how="inner", nulls_equal=True, maintain_order="left").select(
-        "row", "rank", "sync", "sync_row", "start_ns", "end_ns"
+    same = pl.Series("same", _mixed(*_integers(syncs, *_SAME)))
+    known = syncs.select("sync", pl.col("row").alias("sync_row")).with_columns(same).unique("same", keep="first")
+    waits = waits.select("row", "rank", "start_ns", "end_ns").with_columns(
+        pl.Series("same", _mixed(*_integers(waits, *_SAME)))
     )
+    return waits.join(known, on="same", how="inner", maintain_order="left").drop("same")
 
 
 def _table(syncs: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
     """One row per operation, by number."""
-    kind = pl.when(pl.col("op") == "send").then(SEND).when(pl.col("op") == "recv").then(RECV).otherwise(COLLECTIVE)
-    table = syncs.group_by("sync").agg(
-        kind.first().alias("kind"),
-        pl.len().alias("num_members"),
-        pl.col("group").first().list.len().alias("num_ranks"),
-        pl.col("start_ns").max().alias("arrival_ns"),
-        pl.col("end_ns").min(),
-        pl.col("size_bytes").max().fill_null(0),
-        pl.col("axis", "op", "operation", "gid", "source", "target").first(),
+    number = syncs["sync"].to_numpy()
+    order = np.argsort(number, kind="stable")
+    begins = np.flatnonzero(np.diff(number[order], prepend=-1))
+    first = syncs[order[begins]]
+    if not len(begins):
+        begins = np.zeros(0, np.int64)
+
+    def over(name: str, best: np.ufunc) -> np.ndarray:
+        values = syncs[name].fill_null(0).to_numpy()[order]
+        return best.reduceat(values, begins) if len(begins) else values
+
+    kind = first["kind_code"].to_numpy()
+    table = pl.DataFrame(
+        {
+            "sync": number[order[begins]],
+            "kind": kind,
+            "num_members": np.diff(begins, append=len(number)),
+            "num_ranks": first["group"].list.len().cast(pl.Int64),
+            "arrival_ns": over("start_ns", np.maximum),
+            "end_ns": over("end_ns", np.minimum),
+            "size_bytes": over("size_bytes", np.maximum),
+            "axis": first["axis"],
+            "op": first["op"],
+            "partner": _partners(kind, first["operation"].to_numpy()),
+            "lane": np.unique(first["pair"].to_numpy(), return_inverse=True)[1],
+        }
     )
     asked = waits.group_by("sync").agg(pl.col("start_ns").min().alias("wait_ns"))
-    table = table.join(asked, on="sync", how="left").sort("sync")
-    sides = table.filter(pl.col("kind") != COLLECTIVE).select("operation", "kind", pl.col("sync").alias("partner"))
-    sides = sides.with_columns((SEND + RECV - pl.col("kind")).alias("kind")).unique(["operation", "kind"])
-    table = table.join(sides, on=["operation", "kind"], how="left").sort("sync")
-    lane = pl.struct("gid", "source", "target").rank("dense") - 1
-    return table.with_columns(pl.col("partner").fill_null(-1), lane.cast(pl.Int64).alias("lane"))
+    return table.join(asked, on="sync", how="left", maintain_order="left")
+
+
+def _partners(kind: np.ndarray, operation: np.ndarray) -> np.ndarray:
+    """Of each message side, the number of the other; -1 where there is none."""
+    partner = np.full(len(kind), -1)
+    sends, receives = np.flatnonzero(kind == SEND), np.flatnonzero(kind == RECV)
+    _, i, j = np.intersect1d(operation[sends], operation[receives], return_indices=True)
+    partner[sends[i]], partner[receives[j]] = receives[j], sends[i]
+    return partner
 
 
 def _num_lonely(table: pl.DataFrame) -> int:
@@ -147,7 +200,7 @@ def _with_link(table: pl.DataFrame, links: Mapping[str, Link], scale: float, suf
     return joined.with_columns(transfer.alias("transfer" + suffix)).drop("per_byte")
 
 
-def _expected(table: pl.DataFrame, wiring: Wiring, syncs: pl.DataFrame) -> pl.DataFrame:
+def _expected(table: pl.DataFrame, wiring: Wiring) -> pl.DataFrame:
     """When each collective and send frees its lane by the links (or by what collectives took), and what came on top."""
     table = _with_link(table, wiring.links, wiring.scale, "_ns")
     lanes = table.filter(pl.col("kind") != RECV).sort("lane", "arrival_ns", "sync")
@@ -166,7 +219,7 @@ def _expected(table: pl.DataFrame, wiring: Wiring, syncs: pl.DataFrame) -> pl.Da
     late = (pl.col("end_ns") - pl.col("free_ns") - pl.col("latency_ns")).clip(0)
     lanes = lanes.with_columns(pl.when(pl.col("kind") == COLLECTIVE).then(late).otherwise(0).alias("extra_ns"))
     columns = ["sync", "emulated", "transfer_ns", "latency_ns", "free_ns", "extra_ns"]
-    return table.drop("transfer_ns", "latency_ns").join(lanes.select(columns), on="sync", how="left").sort("sync")
+    return table.drop("transfer_ns", "latency_ns").join(lanes.select(columns), on="sync", how="left", maintain_order="left")
 
 
 def _with_recv_cost(table: pl.DataFrame, wiring: Wiring) -> pl.DataFrame:
@@ -176,7 +229,7 @@ def _with_recv_cost(table: pl.DataFrame, wiring: Wiring) -> pl.DataFrame:
         (pl.col("free_ns") + pl.col("latency_ns")).alias("there_ns"),
         pl.col("emulated").alias("sent_emulated"),
     )
-    table = table.join(sends, on="partner", how="left").sort("sync")
+    table = table.join(sends, on="partner", how="left", maintain_order="left")
     base = pl.max_horizontal("there_ns", "arrival_ns")
     took = (pl.col("end_ns") - base).clip(0)
     seen = wiring.exact | (pl.col("wait_ns") <= base)

@@ -39,7 +39,7 @@ class Writer:
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
-        self._columns: dict[str, list] = {name: [] for name in _COLUMNS}
+        self._values: list[tuple] = []  # of each row, by _COLUMNS
         self._groups: dict[tuple[int, ...], int] = {}
         self._group_of_row: list[int | None] = []
         self._marks: list[tuple[int, int, int, int, int]] = []  # rank, role, row, sync, own
@@ -139,8 +139,9 @@ class Writer:
     def _rows(self) -> pl.DataFrame:
         groups = pl.Series([list(group) for group in self._groups] or [[]], dtype=SCHEMA["group"])
         codes = pl.Series(self._group_of_row, dtype=pl.UInt32)
-        columns = {name: pl.Series(values, dtype=SCHEMA[name], strict=False) for name, values in self._columns.items()}
-        frame = pl.DataFrame(columns).with_columns(groups.gather(codes).alias("group"))
+        columns = zip(*self._values) if self._values else [()] * len(_COLUMNS)
+        frame = pl.DataFrame({name: pl.Series(values, dtype=SCHEMA[name]) for name, values in zip(_COLUMNS, columns)})
+        frame = frame.with_columns(groups.gather(codes).alias("group"))
         missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in SCHEMA.items() if name not in frame.columns]
         return frame.with_columns(missing).select(list(SCHEMA))
 
@@ -149,9 +150,7 @@ class Writer:
         axis: str | None = None, peer: int | None = None, size_bytes: int | None = None, seq: int | None = None,
         group: tuple[int, ...] | None = None,
     ) -> int:  # fmt: skip
-        values = (self.rank, kind, self.step, microbatch, stage, layer, op, axis, peer, size_bytes, seq)
-        for name, value in zip(_COLUMNS, values):
-            self._columns[name].append(value)
+        self._values.append((self.rank, kind, self.step, microbatch, stage, layer, op, axis, peer, size_bytes, seq))
         self._group_of_row.append(None if group is None else self._groups.setdefault(group, len(self._groups)))
         return len(self._group_of_row) - 1
 

@@ -50,6 +50,7 @@ LOOKS = (
     Look("optimizer", "optimizer", "opt", light="#6b3fa0", dark="#bb97ea", pattern="grid"),
     Look("load", "load batch", "load", light="#b9c2cf", dark="#7d8a9c"),
     Look("zero_grad", "clear gradients", "zero", light="#8d97a6", dark="#98a3b3", pattern="bars"),
+    Look("kernel", "kernel or operator", "K", light="#c3b7dd", dark="#8f86b5", pattern="stripes"),
     Look("sync", "sync, pale until all ranks joined", "sync", light="#12946f", dark="#2fc79a"),
     Look("wait", "wait (blocked)", "wait", light="#e6d3dc", dark="#5a4350", pattern="dots"),
     Look("idle", "idle", "", light="#f4f6f9", dark="#23272e", pattern="hatch"),
@@ -70,6 +71,7 @@ LOOK_OF_KIND = {
     Kind.STAGE_BACKWARD: "backward",
     Kind.STAGE_BACKWARD_INPUT: "backward_input",
     Kind.STAGE_BACKWARD_WEIGHT: "backward_weight",
+    Kind.KERNEL: "kernel",
     Kind.SYNC: "sync",
     Kind.WAIT: "wait",
 }

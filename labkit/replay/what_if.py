@@ -1,0 +1,101 @@
+"""Before and after, side by side: a trace and what to change in, the new trace and the numbers that differ out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from labkit.analysis import bubble
+from labkit.plan import Plan
+from labkit.replay.changes import Changes
+from labkit.replay.graph import ReplayError
+from labkit.replay.replanned import replan, same_plan
+from labkit.replay.replayed import exposed_sync_ns, replay, step_ns
+from labkit.trace import Trace
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A captured run and what became of it."""
+
+    before: Trace
+    after: Trace
+    changes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `labkit replay --json` prints. Times in ns; bubble and sync of a rank and step."""
+        before, after = _numbers(self.before), _numbers(self.after)
+        return {
+            "kind": self.after.meta.source,
+            "changes": list(self.changes),
+            "before": before,
+            "after": after,
+            "step_ns": after["step_ns"],
+            "step_ns_before": before["step_ns"],
+            "speedup": before["step_ns"] / after["step_ns"] if after["step_ns"] else None,
+            "plan": self.after.meta.plan,
+            "notes": list(self.after.meta.notes),
+        }
+
+    def to_text(self) -> str:
+        """The same for reading."""
+        before, after = _numbers(self.before), _numbers(self.after)
+        lines = [
+            f"{self.before.title}  ->  {self.after.title}",
+            f"  changed: {', '.join(self.changes) or 'nothing'}",
+            f"  step {_ms(before['step_ns'])} -> {_ms(after['step_ns'])}",
+        ]
+        if before["bubble_fraction"] is not None or after["bubble_fraction"] is not None:
+            shares = [_percent(numbers["bubble_fraction"]) for numbers in (before, after)]
+            lines.append(f"  bubble of total time {shares[0]} -> {shares[1]}")
+        for axis in sorted(before["exposed_sync_ns"] | after["exposed_sync_ns"]):
+            waits = [_ms(numbers["exposed_sync_ns"].get(axis, 0.0)) for numbers in (before, after)]
+            lines.append(f"  blocked by {axis} syncs, per rank and step: {waits[0]} -> {waits[1]}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.after.meta.notes)])
+
+
+def what_if(
+    trace: Trace, changes: Changes, plan_changes: Mapping[str, Any] | None = None, device_time: str | None = None
+) -> WhatIf:
+    """Replay a trace under `changes`; with `plan_changes` (dp, schedule ...), turn it into that plan first."""
+    if not plan_changes:
+        return WhatIf(trace, replay(trace, changes), changes.words())
+    if trace.meta.plan is None:
+        raise ReplayError("the trace holds no plan, so it cannot be turned into another one: change its links or speeds")
+    old = Plan.from_dict(trace.meta.plan)
+    most = max(old.max_ranks, 1)
+    for axis in ("dp", "tp", "pp"):
+        most *= max(1, int(plan_changes.get(axis, 1)))
+    link = {"link": dict(old.link or {}) | dict(changes.link)} if changes.link else {}
+    plan = same_plan(old, **plan_changes, **link, max_ranks=most)
+    after = replan(trace, plan, device_time=device_time)
+    rest = replace(changes, link={}, device_time="wall")
+    if rest != Changes():
+        after = _replayed(after, rest)
+    words = [f"{name} {getattr(old, name)} -> {getattr(plan, name)}" for name in plan_changes]
+    return WhatIf(trace, after, (*words, *changes.words()))
+
+
+def _replayed(predicted: Trace, changes: Changes) -> Trace:
+    """A predicted trace under further changes is still a prediction."""
+    result = replay(predicted, changes)
+    return result.with_meta(source="predicted", notes=(*predicted.meta.notes, *result.meta.notes))
+
+
+def _numbers(trace: Trace) -> dict[str, Any]:
+    idle = bubble(trace)
+    return {
+        "step_ns": step_ns(trace),
+        "bubble_fraction": idle.of_total if idle else None,
+        "bubble_of_ideal": idle.of_ideal if idle else None,
+        "exposed_sync_ns": exposed_sync_ns(trace),
+    }
+
+
+def _ms(value_ns: float) -> str:
+    return f"{value_ns / 1e6:.2f} ms"
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{share:.1%}"
