@@ -109,7 +109,8 @@ class Trace:
         """One line that says what was run and where its times come from."""
         plan = self.meta.plan or {}
         degrees = " x ".join(f"{axis} {plan[axis]}" for axis in ("dp", "tp", "pp") if plan.get(axis, 1) > 1)
-        what = f"{plan.get('task', 'trace')}, {degrees or 'one rank'}"
+        ranks = degrees or ("one rank" if self.meta.num_ranks == 1 else f"{self.meta.num_ranks} ranks")
+        what = f"{plan.get('task', 'trace')}, {ranks}"
         schedule = f", {plan['schedule']}" if plan.get("schedule") else ""
         scale = plan.get("time_scale", 1) or 1
         scaled = f", {scale:g} times slower" if scale != 1 else ""

@@ -5,10 +5,12 @@ In: a Trace. Out: sentences.
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
-from labkit.event import STAGE_KINDS
-from labkit.pace import CARRIED_OPERATIONS
+from labkit.event import STAGE_KINDS, Kind
+from labkit.pace import CARRIED_OPERATIONS, as_pace
 from labkit.trace import Trace
 
 
@@ -48,13 +50,26 @@ def _emulation_notes(trace: Trace) -> list[str]:
         return []
     plan = trace.meta.plan or {}
     if plan.get("pace"):
-        found = [
-            _emulated_device_note(trace),
-            _late_note(trace.of(*STAGE_KINDS), "operations", CARRIED_OPERATIONS, plan),
-        ]
+        work = trace.of(*STAGE_KINDS).with_columns(_set_ns(plan).alias("set_ns"))
+        found = [_emulated_device_note(trace), _late_note(work, "operations", CARRIED_OPERATIONS, plan)]
     else:
-        found = [_late_note(trace.of("sync"), "syncs", _SLOW_SHARE, plan)]
+        took_ns = pl.col("end_ns") - pl.col("start_ns") - pl.col("late_ns")
+        syncs = trace.of("sync").with_columns(took_ns.clip(1).alias("set_ns"))
+        found = [_late_note(syncs, "syncs", _SLOW_SHARE, plan)]
     return [note for note in found if note]
+
+
+def _set_ns(plan: dict[str, Any]) -> pl.Expr:
+    """The duration that the plan sets for each kind of stage event."""
+    pace = as_pace(plan["pace"])
+    seconds = {
+        Kind.STAGE_FORWARD: pace.forward_s,
+        Kind.STAGE_BACKWARD: pace.backward_s,
+        Kind.STAGE_BACKWARD_INPUT: pace.backward_input_s,
+        Kind.STAGE_BACKWARD_WEIGHT: pace.backward_weight_s,
+    }
+    set_ns = {str(kind): int(value * plan.get("time_scale", 1.0) * 1e9) for kind, value in seconds.items()}
+    return pl.col("kind").cast(pl.String).replace_strict(set_ns, return_dtype=pl.Int64)
 
 
 def _emulated_device_note(trace: Trace) -> str | None:
@@ -67,13 +82,13 @@ def _emulated_device_note(trace: Trace) -> str | None:
     )
 
 
-def _late_note(rows: pl.DataFrame, what: str, tolerance: float, plan: dict) -> str | None:
-    took = pl.col("end_ns") - pl.col("start_ns")
-    rows = rows.filter(pl.col("late_ns").is_not_null() & pl.col("step").is_not_null())
-    late = rows.filter(pl.col("late_ns") > tolerance * (took - pl.col("late_ns")).clip(1))
+def _late_note(rows: pl.DataFrame, what: str, tolerance: float, plan: dict[str, Any]) -> str | None:
+    """A note if more than a few rows are late by more than `tolerance` times their `set_ns`."""
+    rows = rows.filter(pl.col("late_ns").is_not_null() & pl.col("step").is_not_null() & (pl.col("set_ns") > 0))
+    late = rows.filter(pl.col("late_ns") > tolerance * pl.col("set_ns"))
     if late.height <= _TOLERATED * rows.height:
         return None
-    needed = late.select((took / (took - pl.col("late_ns")).clip(1)).quantile(0.9)).item()
+    needed = late.select((1 + pl.col("late_ns") / pl.col("set_ns")).quantile(0.9)).item()
     scale = plan.get("time_scale", 1.0) * next((s for s in _SCALES if s >= needed), _SCALES[-1])
     return (
         f"{late.height} of {rows.height} {what} took longer here than set, "

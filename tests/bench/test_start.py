@@ -30,10 +30,11 @@ def torchrun_seconds(plan: Plan, folder: Path) -> float:
     (folder / "plan.json").write_text(plan.to_json())
     command = [TORCHRUN, "--standalone", f"--nproc-per-node={plan.num_ranks}", "-m", "labkit.engine.worker"]
     start = time.monotonic()
-    subprocess.run(
+    done = subprocess.run(
         [*command, "--plan", folder / "plan.json", "--out", folder / "out"],
-        check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     return time.monotonic() - start
 
 
