@@ -360,6 +360,13 @@ def _check_tensor_parallel(plan: Plan) -> None:
         raise PlanError("sequence_parallel is torch's: with tensor='by_hand' leave it out, or use tensor='dtensor'")
 
 
+def _check_emulation(plan: Plan) -> None:
+    if plan.backend == "nccl" and (plan.pace or plan.link):
+        raise PlanError(
+            "pace and link set speeds that a CPU run is held to; a GPU has its own: with backend nccl leave them out"
+        )
+
+
 def _check_sizes(plan: Plan) -> None:
     if plan.task == "chars" and plan.width % plan.heads:
         wider = _round_up(plan.width, plan.heads)
@@ -411,6 +418,7 @@ _CHECKS = (
     _check_schedule,
     _check_layers,
     _check_batch,
+    _check_emulation,
     _check_sizes,
     _check_tensor_parallel,
     _check_zero,

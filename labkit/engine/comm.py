@@ -193,7 +193,7 @@ class RecordingGroup(dist.ProcessGroup):
         if work is None:
             timing.completed()
             return None
-        if op != "barrier" and getattr(args[-1], "asyncOp", True):
+        if op != "barrier" and not wire.nccl and getattr(args[-1], "asyncOp", True):
             _stamp_when_done(work, timing)
         return RecordingWork(work, timing, args, wire, self._link_thread)
 
@@ -284,7 +284,7 @@ def _create(options: object, _: object) -> RecordingGroup:
 
 
 def _stamp_when_done(work: dist.Work, timing: Timing) -> None:
-    # gloo's reduce_scatter has no future: its completion is seen by whoever waits.
+    # gloo's reduce_scatter has no future: its completion is seen by whoever waits. On NCCL that is the stream.
     with contextlib.suppress(RuntimeError):
         work.get_future().add_done_callback(lambda _: timing.completed())
 

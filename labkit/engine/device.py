@@ -11,6 +11,7 @@ machine is too slow to hide them, the front is pushed to the real time. The late
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from labkit.pace import CARRIED_OPERATIONS, Pace
 
@@ -33,7 +34,10 @@ def sleep_until(t_ns: int) -> None:
 class Device:
     """One rank's device. Times in ns."""
 
-    def __init__(self, pace: Pace | None = None, time_scale: float = 1.0) -> None:
+    def __init__(
+        self, pace: Pace | None = None, time_scale: float = 1.0, real_ns: Callable[[], int] | None = None
+    ) -> None:
+        self.real_ns = real_ns or time.monotonic_ns  # on a GPU: marks on its stream, see cuda_clock
         self.paced = pace is not None
         self.pace = pace or Pace()
         self._scale = time_scale * 1e9
@@ -46,7 +50,7 @@ class Device:
         return int(duration_s * self._scale)
 
     def now(self) -> int:
-        return self._front_ns if self.paced else time.monotonic_ns()
+        return self._front_ns if self.paced else self.real_ns()
 
     def start_step(self) -> None:
         """A step starts when the process gets to it: what came between steps is not the device's."""

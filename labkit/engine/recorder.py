@@ -6,6 +6,8 @@ while training runs; names, tables and files come later. Bounded: past the limit
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from torch import Tensor
 
@@ -17,6 +19,7 @@ CODE = {kind: code for code, kind in enumerate(KINDS)}
 FIELD = {name: place for place, name in enumerate(FIELDS)}
 _SYNC, _WAIT, _VALUE, _LOAD = (CODE[kind] for kind in (Kind.SYNC, Kind.WAIT, Kind.VALUE, Kind.LOAD))
 END, LATE, SIZE = FIELD["end_ns"], FIELD["late_ns"], FIELD["size_bytes"]
+TIMES = [FIELD["start_ns"], END]
 UNFINISHED = -2
 
 Row = list[int]
@@ -130,8 +133,11 @@ class Recorder:
 
     # -- away
 
-    def take(self) -> Part:
-        """Everything recorded since the last call, except syncs that have not completed yet."""
+    def take(self, resolve: Callable[[np.ndarray], np.ndarray] | None = None) -> Part:
+        """Everything recorded since the last call, except syncs that have not completed yet.
+
+        resolve: turns marks of a GPU's clock into times.
+        """
         rows, self._rows = self._rows, []
         waiting = [row for row in rows if row[END] == UNFINISHED]
         done = [row for row in rows if row[END] != UNFINISHED] if waiting else rows
@@ -141,4 +147,6 @@ class Recorder:
         dropped, self._dropped = self._dropped, 0
         names = Names(self.layers.names, self.ops.names, [list(g) for g in self.groups.names], self.dtypes.names)
         matrix = np.array(done, dtype=np.int64) if done else np.empty((0, len(FIELDS)), np.int64)
+        if resolve is not None:
+            matrix[:, TIMES] = resolve(matrix[:, TIMES])
         return Part(self.rank, names, matrix.tobytes(), samples, values, dropped)

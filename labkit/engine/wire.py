@@ -121,7 +121,7 @@ class Timing:
     def completed(self) -> int:
         """The real operation is complete now. Returns the time at which it counts as complete, which may be to come."""
         if self.end_ns is None:
-            real_ns, paced = time.monotonic_ns(), self._wire.device.paced
+            real_ns, paced = self._wire.device.real_ns(), self._wire.device.paced
             set_ns = self._set_end() if self._set_end is not None else None
             if set_ns is None:
                 self.end_ns = real_ns

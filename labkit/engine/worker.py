@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from labkit.board import Board
 from labkit.engine import comm
+from labkit.engine.cuda_clock import CudaClock
 from labkit.engine.device import Device
 from labkit.engine.parallelize import device_mesh
 from labkit.engine.recorder import Recorder
@@ -55,7 +56,7 @@ def carry_out(
     began_ns = time.monotonic_ns()
     plan = job.plan
     task = cloudpickle.loads(job.task) if job.task is not None else task_of(plan)
-    device = "cuda" if plan.backend == "nccl" else "cpu"
+    device = _device(plan, rank)
     reports.begins(task.names)
     session = _Session(plan, task, rank, board)
     torch.manual_seed(plan.seed)
@@ -79,6 +80,14 @@ def carry_out(
         )
     finally:
         session.leave()
+
+
+def _device(plan: Plan, rank: int) -> str:
+    """The kind of device, and on GPUs this process's own one made current."""
+    if plan.backend != "nccl":
+        return "cpu"
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
+    return "cuda"
 
 
 def _train(
@@ -106,7 +115,8 @@ class _Session:
         self._plan, self._rank = plan, rank
         limits = {"max_events": plan.max_events, "value_limit_bytes": plan.value_limit_bytes}
         self._recorder = Recorder(rank, list(task.names), board=board, **limits) if plan.record else None
-        device = Device(plan.pace, plan.time_scale)
+        self._cuda_clock = CudaClock() if plan.backend == "nccl" else None
+        device = Device(plan.pace, plan.time_scale, self._cuda_clock.mark if self._cuda_clock else None)
         self.wire = Wire(
             plan.mesh,
             device,
@@ -132,7 +142,8 @@ class _Session:
         comm.keep(dist.group.WORLD)
 
     def take_part(self) -> Part | None:
-        return self._recorder.take() if self._recorder is not None else None
+        resolve = self._cuda_clock.resolve if self._cuda_clock else None
+        return self._recorder.take(resolve) if self._recorder is not None else None
 
     def leave(self) -> None:
         self.tracer.close()
