@@ -7,8 +7,9 @@ process starts, with the value, the rule and the way out. Includes what torch wo
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ class Plan:
     offload: bool = False
     """With zero 2 or 3: parameters, gradients and optimizer state live in CPU memory (FSDP2's CPU offload)."""
     schedule: str | None = None
-    """Order of pipeline work; with pp > 1 the default is 1f1b."""
+    """Order of pipeline work; with pp > 1 the default is 1f1b. "own": as `order` says."""
+    order: str | None = None
+    """Your own schedule: a line of actions for each pipeline rank, such as "0F0,0F1,0B0,0B1"."""
     microbatches: int | None = None
     """Pieces of a replica's batch. Default 1, or enough to fill the pipeline. Without pp: gradient accumulation."""
     virtual: int | None = None
@@ -132,6 +135,21 @@ class Plan:
         """Where the times of its trace will come from."""
         return "paced" if self.pace or self.link else "measured"
 
+    @cached_property
+    def pipeline(self) -> schedule.Schedule | None:
+        """What each pipeline rank computes, in order; None without a pipeline."""
+        if self.pp == 1:
+            return None
+        if self.order is not None:
+            return schedule.Schedule.from_text(self.order, name="own")
+        return schedule.generate(self.schedule, self.pp, self.microbatches, self.virtual)
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether its schedule computes input and weight gradients apart."""
+        halves = {schedule.Kind.BACKWARD_INPUT, schedule.Kind.BACKWARD_WEIGHT}
+        return self.pipeline is not None and any(a.kind in halves for order in self.pipeline.orders for a in order)
+
     @property
     def layers_of_stage(self) -> tuple[int, ...]:
         """How many of the equal layers each stage holds."""
@@ -142,7 +160,15 @@ class Plan:
         return replace(
             self,
             **{"dp": 1, "tp": 1, "pp": 1, "zero": 0, "sequence_parallel": False, "recompute": False, "offload": False},
-            **{"schedule": None, "microbatches": 1, "virtual": 1, "split": None, "pace": None, "link": None},
+            **{
+                "schedule": None,
+                "order": None,
+                "microbatches": 1,
+                "virtual": 1,
+                "split": None,
+                "pace": None,
+                "link": None,
+            },
             **{"grad_sync": "engine", "tensor": "dtensor", "record": (), "value_limit_bytes": 0, "time_scale": 1.0},
         )
 
@@ -215,6 +241,8 @@ def _normalise(plan: Plan) -> None:
     if isinstance(plan.split, list):
         put("split", tuple(plan.split))
     _check_types(plan)
+    if plan.order is not None:
+        _take_order(plan, put)
     if plan.schedule is None and plan.pp > 1:
         put("schedule", "1f1b")
     if plan.virtual is None:
@@ -224,6 +252,29 @@ def _normalise(plan: Plan) -> None:
         put("microbatches", schedule.default_microbatches(plan.schedule, plan.pp, plan.virtual) if known else 1)
     if plan.lr is None:
         put("lr", OPTIMIZERS.get(plan.optimizer, 0.1))
+
+
+def _take_order(plan: Plan, put: Callable[[str, Any], None]) -> None:
+    """An own schedule says how many ranks, stages and microbatches there are; what the plan says must agree."""
+    if plan.schedule not in (None, "own"):
+        raise PlanError(f"schedule {plan.schedule!r} and an order are both given: leave one out")
+    try:
+        own = schedule.Schedule.from_text(plan.order, name="own")
+        schedule.check(own)
+    except schedule.ScheduleError as error:
+        raise PlanError(str(error)) from None
+    virtual, odd = divmod(own.num_stages, own.num_ranks)
+    says = {"pp": own.num_ranks, "microbatches": own.num_microbatches, "virtual": virtual}
+    for name, value in says.items():
+        given = getattr(plan, name)
+        if given not in (None, value) and (name, given) != ("pp", 1):
+            raise PlanError(f"{name} {given}, but the order has {value}: leave {name} out, or change the order")
+        put(name, value)
+    if odd or any(len(own.stages_of(rank)) != virtual for rank in range(own.num_ranks)):
+        raise PlanError(
+            f"the order gives {own.num_stages} stages to {own.num_ranks} ranks: torch needs the same number on each"
+        )
+    put("schedule", "own")
 
 
 def _links(spec: Any) -> dict[str, Link]:
@@ -269,7 +320,9 @@ def _check_choices(plan: Plan) -> None:
         value = getattr(plan, name)
         if value not in known:
             raise PlanError(f"unknown {name} {value!r}{_suggest(value, known)}: known are {', '.join(known)}")
-    if plan.schedule is not None and plan.schedule not in schedule.SCHEDULES:
+    if plan.schedule == "own" and plan.order is None:
+        raise PlanError("schedule 'own' needs an order: a line of actions for each rank, such as 0F0,0B0")
+    if plan.schedule is not None and plan.schedule not in (*schedule.SCHEDULES, "own"):
         hint = _suggest(plan.schedule, schedule.SCHEDULES)
         raise PlanError(f"unknown schedule {plan.schedule!r}{hint}: known are {', '.join(schedule.SCHEDULES)}")
     for item in plan.record:
@@ -327,14 +380,9 @@ def _check_schedule(plan: Plan) -> None:
         if plan.virtual > 1:
             raise PlanError(f"virtual {plan.virtual} stages per rank need a pipeline, but pp is 1: set pp")
         return
-    wrong = schedule.problem(plan.schedule, plan.pp, plan.microbatches, plan.virtual)
+    wrong = schedule.problem(plan.schedule, plan.pp, plan.microbatches, plan.virtual) if plan.order is None else None
     if wrong:
         raise PlanError(wrong)
-    if not schedule.SCHEDULES[plan.schedule].runs_in_torch:
-        raise PlanError(
-            f"schedule {plan.schedule!r} can be planned and simulated, but torch has no runtime class for it: "
-            f"run {_either([n for n, s in schedule.SCHEDULES.items() if s.runs_in_torch])}"
-        )
 
 
 def _check_tensor_parallel(plan: Plan) -> None:
@@ -381,7 +429,7 @@ def _check_zero(plan: Plan) -> None:
             "zero 1 (ZeroRedundancyOptimizer) takes plain parameters of DDP, not the DTensors of tp or a pipeline "
             "stage: use zero 2 with tp or pp, or dp alone"
         )
-    if plan.zero == 3 and plan.pp > 1 and schedule.SCHEDULES[plan.schedule].splits_backward:
+    if plan.zero == 3 and plan.splits_backward:
         raise PlanError(
             f"zero 3 frees gathered weights between the two halves of backward that schedule {plan.schedule!r} splits, "
             f"and torch then computes wrong gradients without a word: use zero 2, or a schedule with whole backwards"
@@ -404,8 +452,8 @@ def _check_grad_sync(plan: Plan) -> None:
 
 
 def _check_recompute(plan: Plan) -> None:
-    if plan.recompute and plan.pp > 1 and schedule.SCHEDULES[plan.schedule].splits_backward:
-        whole = [n for n, s in schedule.SCHEDULES.items() if s.runs_in_torch and not s.splits_backward]
+    if plan.recompute and plan.splits_backward:
+        whole = [n for n, s in schedule.SCHEDULES.items() if not s.splits_backward]
         raise PlanError(
             f"schedule {plan.schedule!r} splits backward into halves, which torch cannot do through a recomputed "
             f"layer: use {_either(whole)}, or recompute=False"

@@ -67,9 +67,34 @@ def test_what_cannot_run_is_refused_with_the_way_out(changes, words):
         assert word in str(caught.value)
 
 
-def test_schedules_without_a_torch_class_are_for_planning_only():
-    with pytest.raises(PlanError, match="can be planned and simulated"):
-        Plan(pp=2, schedule="zb_h1", microbatches=4)
+OWN = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+
+
+def test_an_own_schedule_says_how_many_ranks_and_microbatches_there_are():
+    plan = Plan(order=OWN)
+    assert (plan.schedule, plan.pp, plan.microbatches, plan.virtual) == ("own", 2, 2, 1)
+    assert Plan.from_json(plan.to_json()) == plan
+    assert plan.pipeline.to_text() == OWN
+
+
+@pytest.mark.parametrize(
+    ("order", "changes", "words"),
+    [
+        ("0F0,0B0", {"pp": 2}, ["pp 2, but the order has 1"]),
+        (OWN, {"microbatches": 4}, ["microbatches 4, but the order has 2"]),
+        (OWN, {"schedule": "gpipe"}, ["both given"]),
+        ("0F0,0B0\n1B0,1F0\n", {}, ["1B0"]),
+        ("0F0,0B0,0F1\n1F0,1B0,1F1,1B1\n", {}, ["0B1"]),
+        ("0F0,hello", {}, ["hello"]),
+        (None, {"schedule": "own", "pp": 2}, ["needs an order"]),
+        ("0F0,0B0,1F0,1B0\n2F0,2B0\n", {}, ["3 stages to 2 ranks"]),
+    ],
+)
+def test_an_own_schedule_that_cannot_run_is_refused(order, changes, words):
+    with pytest.raises(PlanError) as caught:
+        Plan(order=order, **changes)
+    for word in words:
+        assert word in str(caught.value)
 
 
 def test_defaults_depend_on_the_rest():

@@ -81,10 +81,11 @@ def critical_path(trace: Trace, step: int | None = None) -> pl.DataFrame:
             rank = by_rank
             continue
         since_ns = max(since_ns, start_ns)
-        segments.append({"rank": rank, **piece, "start_ns": since_ns, "end_ns": t_ns, "duration_ns": t_ns - since_ns})
+        times = {"rank": rank, "start_ns": since_ns, "end_ns": t_ns, "duration_ns": t_ns - since_ns}
+        segments.append(piece | times)
         seen, t_ns = set(), since_ns
-    table = pl.DataFrame(segments[::-1], schema_overrides=_PATH) if segments else pl.DataFrame(schema=_PATH)
-    return table.select([pl.col(name).cast(dtype) for name, dtype in _PATH.items()])
+    rows = [[segment.get(name) for name in _PATH] for segment in reversed(segments)]
+    return pl.DataFrame(rows, schema=_PATH, orient="row")
 
 
 def _piece(lane: _Lane, t_ns: int) -> tuple[dict, int]:

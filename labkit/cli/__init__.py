@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from labkit.cli import analyze, look, replay, run
+from labkit.cli import analyze, look, predict, replay, run
 
 app = typer.Typer(
     help="See distributed training happen, from real runs.",
@@ -20,6 +20,9 @@ app.command()(analyze.explain)
 app.command("import")(analyze.import_)
 app.command()(replay.schedule)
 app.command()(replay.replay)
+app.command()(predict.predict)
+app.command()(predict.scorecard)
+app.command()(predict.calibrate)
 app.command()(look.merge)
 app.command()(look.doctor)
 app.command()(look.lab)

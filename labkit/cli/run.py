@@ -25,6 +25,7 @@ def run(
     recompute: Annotated[bool | None, flag("Activation checkpointing.")] = None,
     offload: Annotated[bool | None, flag("FSDP2's CPU offload.")] = None,
     schedule: Annotated[str | None, flag("Pipeline schedule; an unknown name lists the known ones (1f1b).")] = None,
+    order: Annotated[Path | None, flag("Your own schedule: a CSV file, one line of actions per pipeline rank.")] = None,
     microbatches: Annotated[int | None, flag("Pieces of a replica's batch.")] = None,
     virtual: Annotated[int | None, flag("Stages per pipeline rank.")] = None,
     split: Annotated[str | None, flag("Layers of every stage, e.g. 3,2,2,1 (equal).")] = None,
@@ -69,6 +70,8 @@ def run(
 def _plan(path: Path | None, given: dict[str, Any]) -> Any:
     from labkit.plan import Plan, PlanError
 
+    if "order" in given:
+        given["order"] = _read(given["order"])
     if "link" in given:
         given["link"] = _link(given["link"])
     if "split" in given:
@@ -79,6 +82,13 @@ def _plan(path: Path | None, given: dict[str, Any]) -> Any:
     if given.get("record") == "none":
         given["record"] = ()
     return Plan.from_dict((Plan.load(path).to_dict() if path else {}) | given)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read the schedule {path}: {error}") from None
 
 
 def _link(parts: list[str]) -> str | dict[str, str]:

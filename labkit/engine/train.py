@@ -17,10 +17,14 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
+from torch.distributed.pipelining.schedules import (
+    PipelineScheduleSingle,
+    _Action,
+    _PipelineScheduleRuntime,
+    get_schedule_class,
+)
 from torch.nn.parallel import DistributedDataParallel
 
-from labkit import schedule
 from labkit.engine.by_hand import AVERAGES
 from labkit.engine.memory import Memory
 from labkit.engine.parallelize import Stage, axis_mesh, build_stage, make_optimizer, stage_ranges
@@ -30,6 +34,7 @@ from labkit.engine.tracer import Tracer
 from labkit.engine.wire import Wire
 from labkit.event import NONE, Kind
 from labkit.plan import Plan
+from labkit.schedule import SCHEDULES
 
 _FORWARD, _BACKWARD = CODE[Kind.FORWARD], CODE[Kind.BACKWARD]
 _INPUT, _WEIGHT = CODE[Kind.BACKWARD_INPUT], CODE[Kind.BACKWARD_WEIGHT]
@@ -87,13 +92,11 @@ class Pipeline:
 
     def __init__(self, plan: Plan, task: Task, mesh: DeviceMesh, device: str, tracer: Tracer, wire: Wire) -> None:
         self._plan, self._task, self._tracer, self._wire = plan, task, tracer, wire
-        spec = schedule.SCHEDULES[plan.schedule]
         pp_mesh = axis_mesh(mesh, "pp")
         self._rank, group = pp_mesh.get_local_rank(), pp_mesh.get_group()
         ranges = stage_ranges(plan, task)
         shapes = _stage_inputs(plan, task, ranges, device)
-        placement = schedule.place(plan.pp, plan.virtual, spec.placement)
-        mine = [index for index, rank in enumerate(placement) if rank == self._rank]
+        mine = plan.pipeline.stages_of(self._rank)
         self.stages = [build_stage(plan, task, index, ranges[index], mesh, device) for index in mine]
         torch_stages = [
             PipelineStage(
@@ -103,13 +106,10 @@ class Pipeline:
             for stage in self.stages
         ]  # fmt: skip
         for stage, torch_stage in zip(self.stages, torch_stages, strict=True):
-            tracer.attach(stage.index, stage.layers, splits_backward=spec.splits_backward)
+            tracer.attach(stage.index, stage.layers, splits_backward=plan.splits_backward)
             _watch(torch_stage, stage, tracer, wire)
-        kind = get_schedule_class(spec.torch_name)
-        self._single = issubclass(kind, PipelineScheduleSingle)
-        self._schedule = kind(
-            torch_stages[0] if self._single else torch_stages, plan.microbatches, loss_fn=tracer.loss(task.loss)
-        )
+        self._schedule = _torch_schedule(plan, torch_stages, tracer.loss(task.loss))
+        self._single = isinstance(self._schedule, PipelineScheduleSingle)
         self._holds_first, self._holds_last = 0 in mine, plan.num_stages - 1 in mine
         self._agree_on_shapes(torch_stages, shapes[0])
 
@@ -130,6 +130,19 @@ class Pipeline:
             return_outputs=False,
         )
         return [loss.item() for loss in losses]
+
+
+def _torch_schedule(plan: Plan, stages: list[PipelineStage], loss: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """torch's class for the schedule; where it has none, its runtime, given our order."""
+    name = SCHEDULES[plan.schedule].torch_name if plan.order is None else None
+    if name is not None:
+        kind = get_schedule_class(name)
+        stage_or_stages = stages[0] if issubclass(kind, PipelineScheduleSingle) else stages
+        return kind(stage_or_stages, plan.microbatches, loss_fn=loss)
+    runtime = _PipelineScheduleRuntime(stages, plan.microbatches, loss_fn=loss)
+    orders = [[_Action.from_str(str(cell)) for cell in plan.pipeline.cells(rank)] for rank in range(plan.pp)]
+    runtime._prepare_schedule_with_comms(dict(enumerate(orders)))
+    return runtime
 
 
 def _stage_inputs(plan: Plan, task: Task, ranges: list[range], device: str) -> list[Tensor]:

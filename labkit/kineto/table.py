@@ -33,48 +33,54 @@ SPANS = {
 
 def spans(file: ProfilerFile) -> tuple[pl.DataFrame, list[str]]:
     """Every complete span of the file, in order of time; columns SPANS."""
-    numbered = [
-        (i, event) for i, event in enumerate(file.events) if event.ph == "X" and event.cat not in (None, "Trace")
-    ]
+    numbered = [(i, e) for i, e in enumerate(file.events) if e.ph == "X" and e.cat not in (None, "Trace")]
     numbers, events = [i for i, _ in numbered], [event for _, event in numbered]
-    starts, start_unit = _as_ns([event.ts for event in events])
-    durations, _ = _as_ns([event.dur for event in events], unit=start_unit)
-    good = np.isfinite(starts[1]) & np.isfinite(durations[1]) & (np.abs(starts[1]) < _LATEST_NS)
-    good &= (durations[1] >= 0) & (durations[1] < _LONGEST_NS)
-    table = pl.DataFrame(
+    starts, durations = (_numbers([getattr(event, name) for event in events]) for name in ("ts", "dur"))
+    with np.errstate(invalid="ignore"):
+        in_ns = np.abs(starts) > _NS_FROM
+        scale = np.where(in_ns, 1, 1000)
+        good = (np.abs(starts * scale) < _LATEST_NS) & (durations >= 0) & (durations * scale < _LONGEST_NS)
+    start_ns = _exact_ns([event.ts for event in events], np.where(good, starts, 0), in_ns)
+    duration_ns = _exact_ns([event.dur for event in events], np.where(good, durations, 0), in_ns)
+    table = _table(numbers, events, start_ns, start_ns + duration_ns)
+    notes = [f"{file.path.name}: {int(in_ns.sum()):,} times are in ns, not us: taken as ns"] if in_ns.any() else []
+    if not good.all():
+        first, bad = numbers[int(np.flatnonzero(~good)[0])], int((~good).sum())
+        said = f"{bad:,} events without a usable start or duration left out (first: event {first:,})"
+        notes.append(f"{file.path.name}: {said}")
+    return table.filter(pl.Series(good, dtype=pl.Boolean)).sort("start_ns", maintain_order=True), notes
+
+
+def _table(numbers: list[int], events: list[Event], start_ns: np.ndarray, end_ns: np.ndarray) -> pl.DataFrame:
+    return pl.DataFrame(
         {
             "cat": [event.cat.lower() for event in events],
             "name": [event.name if isinstance(event.name, str) else str(event.name) for event in events],
             "pid": [str(event.pid) for event in events],
             "tid": [str(event.tid) for event in events],
-            "start_ns": starts[0],
-            "end_ns": starts[0] + durations[0],
+            "start_ns": start_ns,
+            "end_ns": end_ns,
             "correlation": [_correlation(event) for event in events],
             "event": numbers,
         },
         schema=SPANS,
     )
-    notes = [f"{file.path.name}: times are in ns, not us: taken as ns"] if start_unit == "ns" else []
-    if not good.all():
-        first = numbers[int(np.flatnonzero(~good)[0])]
-        bad = int((~good).sum())
-        notes.append(
-            f"{file.path.name}: {bad:,} events without a usable start or duration left out (first: event {first:,})"
-        )
-    return table.filter(pl.Series(good, dtype=pl.Boolean)).sort("start_ns", maintain_order=True), notes
 
 
-def _as_ns(values: list, unit: str | None = None) -> tuple[tuple[np.ndarray, np.ndarray], str]:
-    """((exact ns, ns as float for checks), unit): NaN where a value is no number."""
-    times = np.array([_number(value) for value in values], dtype=np.float64)
-    finite = times[np.isfinite(times)]
-    unit = unit or ("ns" if len(finite) and np.median(np.abs(finite)) > _NS_FROM else "us")
-    scale = 1 if unit == "ns" else 1000
-    approximate = times * scale
-    safe = np.where(np.isfinite(approximate) & (np.abs(approximate) < _LATEST_NS), times, 0.0)
-    whole = np.floor(safe)
-    exact = whole.astype(np.int64) * scale + np.rint((safe - whole) * scale).astype(np.int64)
-    return (exact, approximate), unit
+def _numbers(values: list) -> np.ndarray:
+    """The values as floats; NaN where one is no number."""
+    return np.array([_number(value) for value in values], dtype=np.float64)
+
+
+def _exact_ns(values: list, times: np.ndarray, in_ns: np.ndarray) -> np.ndarray:
+    """Times as whole ns. Whole ns since 1970 do not fit into a float, so those are taken from the values themselves."""
+    whole = np.floor(times)
+    exact = whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000).astype(np.int64)
+    exact[in_ns] = np.rint(times[in_ns]).astype(np.int64)
+    for i in np.flatnonzero(in_ns & (times != 0)).tolist():
+        if isinstance(values[i], int):
+            exact[i] = values[i]
+    return exact
 
 
 def _number(value: object) -> float:

@@ -7,7 +7,7 @@ from labkit.plan import Plan
 from labkit.schedule import SCHEDULES
 
 LIMIT = 1e-12
-RUNNABLE = [name for name, spec in SCHEDULES.items() if spec.runs_in_torch]
+RUNNABLE = list(SCHEDULES)
 WHOLE_BACKWARD = [name for name in RUNNABLE if not SCHEDULES[name].splits_backward]
 
 DATA = {
@@ -101,6 +101,17 @@ def test_recomputation(changes):
 @pytest.mark.parametrize("changes", [{"dp": 2}, {"pp": 2}, {"pp": 2, "schedule": "zbv"}, {"dp": 2, "zero": 3}], ids=str)
 def test_convolutions(changes):
     assert_equal_to_serial(task="digits_cnn", width=8, layers=4, **changes)
+
+
+OWN = """
+0F0,0F1,0F2,0F3,0B3,0B1,0B2,0B0
+1F3,1B3,1F1,1B1,1F0,1F2,1B2,1B0
+"""
+
+
+def test_an_own_schedule_from_text():
+    """Microbatches in an order no published schedule has."""
+    assert_equal_to_serial(order=OWN, optimizer="adam")
 
 
 def test_unequal_stages():
