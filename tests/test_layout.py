@@ -13,7 +13,7 @@ ROOT = Path(labkit.__file__).parent
 
 LAYERS = [
     # words: what is talked about; they know nothing of tables, processes or pictures
-    {"event", "mesh", "quantity", "link", "pace", "task", "schedule", "plan", "part", "board", "job"},
+    {"event", "mesh", "quantity", "link", "pace", "task", "schedule", "rules", "plan", "part", "board", "job"},
     # traces: questions and answers about what happened, or would
     {"trace", "analysis", "explain", "replay", "cluster", "costs", "predict", "scorecard", "kineto", "proof", "report"},
     {"engine", "launch", "view"},

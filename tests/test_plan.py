@@ -87,7 +87,9 @@ def test_an_own_schedule_says_how_many_ranks_and_microbatches_there_are():
         ("0F0,0B0,0F1\n1F0,1B0,1F1,1B1\n", {}, ["0B1"]),
         ("0F0,hello", {}, ["hello"]),
         (None, {"schedule": "own", "pp": 2}, ["needs an order"]),
-        ("0F0,0B0,1F0,1B0\n2F0,2B0\n", {}, ["3 stages to 2 ranks"]),
+        ("0F0,0B0,1F0,1B0\n2F0,2B0\n", {}, ["ranks 0, 1 wait for ever"]),
+        ("0F0,0F1,0B0,0B1\n1F1,1B1,1F0,1B0\n", {}, ["order [1, 0]", "come as [0, 1]"]),
+        ("0F0,0B0\n1F0,2F0,2B0,1B0\n", {}, ["3 stages to 2 ranks"]),
     ],
 )
 def test_an_own_schedule_that_cannot_run_is_refused(order, changes, words):

@@ -3,8 +3,10 @@
 In: a preset's name, a JSON file that `labkit calibrate` wrote, or numbers. Out: a `Cluster`, which says how long a
 matrix product, a pass over memory, or a collective of one mesh axis takes.
 
-    device.py      Device: rates of one GPU or CPU           collective.py  all-reduce as ring, tree, switch, or measured
-    topology.py    Cluster: which link an axis uses          presets.py     known machines, each number with its source
+    device.py      Device: rates of one GPU or CPU
+    collective.py  all-reduce as ring, tree or switch, or measured
+    topology.py    Cluster: which link an axis uses; JSON files
+    presets.py     known machines, each number with its source
 """
 
 from labkit.cluster.collective import ALGORITHMS, Curve, all_reduce_s

@@ -118,7 +118,7 @@ class Cluster:
         return all_reduce_s(link, size_bytes, num_ranks, self.algorithm)
 
     def _between_s(self, link: Link, size_bytes: float, group: Group) -> float:
-        """A ring through all nodes, on the links of all its ranks in a node at once; the node's inside may be slower."""
+        """A ring through all nodes, on the links of all its ranks in a node at once, or the node's inside if slower."""
         across = all_reduce_s(_slower(link, group.per_node), size_bytes, group.num_ranks)
         if group.per_node == 1 or self.within is None:
             return across

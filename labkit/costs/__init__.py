@@ -8,7 +8,14 @@ seconds is for `predict`. labkit's own small tasks have their own exact counts i
     layer.py     what one layer computes, product by product        tasks.py    labkit's digits and chars
 """
 
-from labkit.costs.memory import Memory, activation_bytes_per_layer, memory_of_stage, peak_memory, state_bytes, zero_bytes
+from labkit.costs.memory import (
+    Memory,
+    activation_bytes_per_layer,
+    memory_of_stage,
+    peak_memory,
+    state_bytes,
+    zero_bytes,
+)
 from labkit.costs.model import Model, hardware_flops, model_flops, num_parameters, parameters_of_layer
 from labkit.costs.tasks import TaskMemory, task_memory
 from labkit.costs.traffic import Traffic, traffic

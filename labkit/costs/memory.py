@@ -119,7 +119,8 @@ def microbatches_in_flight(training: Training, stage: int) -> float:
     """Microbatches whose activations a pipeline rank holds at once, in units of all its layers.
 
     GPipe: m. 1F1B: p - r on rank r (Narayanan et al. 2021, section 2.2). Interleaved: p (1 + (p-1)/(p v)) on rank 0
-    (Korthikanti et al. 2022, section 4.2.3), 2/v less on each next one. ZB-H2: 2 (p - r) - 1. V-shaped: p. Never more than m.
+    (Korthikanti et al. 2022, section 4.2.3), 2/v less on each next one. ZB-H2: 2 (p - r) - 1. V-shaped: p.
+    Never more than m.
     """
     p, v, m = training.pp, training.virtual, training.num_microbatches
     name = training.schedule

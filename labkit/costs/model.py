@@ -30,7 +30,8 @@ class Model:
             )
 
     def __str__(self) -> str:
-        return f"GPT of {num_parameters(self) / 1e9:.3g} B ({self.layers} layers, hidden {self.hidden}, {self.heads} heads)"
+        billions = num_parameters(self) / 1e9
+        return f"GPT of {billions:.3g} B ({self.layers} layers, hidden {self.hidden}, {self.heads} heads)"
 
 
 def parameters_of_layer(model: Model) -> int:
@@ -59,9 +60,8 @@ def model_flops(model: Model, num_samples: int) -> float:
 def hardware_flops(model: Model, num_samples: int, recompute: str = "full") -> float:
     """FLOPs really done in a step, recomputation included.
 
-    full: 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)), Narayanan et al. 2021, equation 3. selective: 72 B l s h^2
-    (1 + s/(3 h) ... with the attention core's 4 s/(24 h) of a forward again): Korthikanti et al. 2022, equation 8.
-    none: the model FLOPs.
+    full: 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)), Narayanan et al. 2021, equation 3. selective: the attention core's
+    forward, 4 B l s^2 h, once more (Korthikanti et al. 2022, appendix A). none: the model FLOPs.
     """
     l, h, s, V = model.layers, model.hidden, model.sequence, model.vocabulary
     if recompute == "full":

@@ -57,7 +57,7 @@ def tensor_traffic(training: Training, stage: int = 0) -> list[Traffic]:
 
 
 def pipeline_traffic(training: Training, stage: int = 0) -> list[Traffic]:
-    """Messages between pipeline ranks: b s h elements per microbatch and boundary each way, b s h/t with scatter/gather.
+    """Messages between pipeline ranks: b s h elements per microbatch and boundary each way, b s h/t if cut over tp.
 
     Narayanan et al. 2021, sections 3.2 and 4.1. With v stages per rank v times as many; the pipeline's ends send one
     way only, so of a rank's 2 v messages per microbatch the first and the last rank send 2 v - 1.

@@ -123,7 +123,10 @@ def _before_stage(rows: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
         stages.sort("start_ns"), on="start_ns", by=by, strategy="forward", check_sortedness=False
     )
     return pl.concat(
-        [found.filter(pl.col("t_ns").is_not_null()), _before_optimizer(rows, found.filter(pl.col("t_ns").is_null()).drop("t_ns"))],
+        [
+            found.filter(pl.col("t_ns").is_not_null()),
+            _before_optimizer(rows, found.filter(pl.col("t_ns").is_null()).drop("t_ns")),
+        ],
         how="diagonal",
     )
 
@@ -182,7 +185,9 @@ def _part(frame: pl.DataFrame, role: int, time: str, order: int | np.ndarray) ->
     """Marks of one role from a table with `rank`, `row` and perhaps `sync` and `lag_ns`."""
 
     def column(name: str, default: int) -> np.ndarray:
-        return frame[name].cast(pl.Int64).to_numpy() if name in frame.columns else np.full(frame.height, default, np.int64)
+        return (
+            frame[name].cast(pl.Int64).to_numpy() if name in frame.columns else np.full(frame.height, default, np.int64)
+        )
 
     return {
         "rank": column("rank", 0),
@@ -244,9 +249,7 @@ def _behind(num_rows: int, matched: Matched) -> np.ndarray:
 # ---- own work
 
 
-def _with_own_work(
-    rows: pl.DataFrame, marks: p.Marks, t_ns: np.ndarray, matched: Matched, changes: Changes
-) -> p.Marks:
+def _with_own_work(rows: pl.DataFrame, marks: p.Marks, t_ns: np.ndarray, matched: Matched, changes: Changes) -> p.Marks:
     """The marks with what the rank worked by itself before each, as `changes` would have it."""
     own = np.diff(t_ns, prepend=0)
     own[np.flatnonzero(np.diff(marks.rank, prepend=-1))] = 0
@@ -275,19 +278,22 @@ def _depth(marks: p.Marks, which: np.ndarray, start: int, end: int) -> np.ndarra
 def _cpu_work(rows: pl.DataFrame, marks: p.Marks, own: np.ndarray) -> np.ndarray:
     """Own work in CPU time: each span's own CPU time, spread over its own time on the clock.
 
-    A span's own CPU time is its CPU time less that of the spans inside it. Between steps none is known: it counts 0.
+    A span's own CPU time is its CPU time less that of the spans inside it. What the host does between spans (Python,
+    handing work and messages over) hides behind a device's queue, as in a paced run: it counts 0.
     """
     cpu = rows["cpu_ns"].fill_null(-1).to_numpy()
     timed = cpu >= 0
     if not timed.any():
-        raise ReplayError("the trace holds no CPU time (cpu_ns), so it cannot be replayed by it: use device_time='wall'")
+        raise ReplayError(
+            "the trace holds no CPU time (cpu_ns), so it cannot be replayed by it: use device_time='wall'"
+        )
     level = _of_kind(rows["kind"], {str(kind): value for kind, value in _LEVEL.items()}, 4)
     innermost = _innermost(marks, np.where(timed, level, 4)[marks.row])
     num = rows.height
     starts = (marks.role == p.START) & timed[marks.row]
     parent = np.where(starts, innermost, -1)
     inside = np.bincount(parent[parent >= 0], cpu[marks.row[parent >= 0]], num)
-    self_cpu = np.where(timed, np.maximum(cpu - inside, 0), 0)
+    self_cpu = np.where(timed & (rows["kind"] != "step").to_numpy(), np.maximum(cpu - inside, 0), 0)
     known = innermost >= 0
     self_wall = np.bincount(innermost[known], own[known], num)
     rate = np.divide(self_cpu, self_wall, out=np.zeros(num), where=self_wall > 0)

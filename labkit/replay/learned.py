@@ -36,7 +36,9 @@ class StepCosts:
     zero_grad_ns: float
     before_optimizer_ns: float  # own work of a step outside all spans
     between_steps_ns: float
-    sync_ns: dict[str, float] | None  # per axis, of an operation of unknown link; None: syncs follow `links` or are free
+    sync_ns: (
+        dict[str, float] | None
+    )  # per axis, of an operation of unknown link; None: syncs follow `links` or are free
     notes: tuple[str, ...]
 
     def part_ns(self, layer: str, part: str) -> float:
@@ -110,7 +112,12 @@ def _set_durations(new: Plan) -> dict[str, float]:
     pace = new.pace
     if pace is None:
         return {}
-    seconds = {FORWARD: pace.forward_s, BACKWARD: pace.backward_s, INPUT: pace.backward_input_s, WEIGHT: pace.backward_weight_s}
+    seconds = {
+        FORWARD: pace.forward_s,
+        BACKWARD: pace.backward_s,
+        INPUT: pace.backward_input_s,
+        WEIGHT: pace.backward_weight_s,
+    }
     return {part: value * new.time_scale * 1e9 for part, value in seconds.items() if value}
 
 
@@ -130,7 +137,9 @@ def _layer_costs(rows: pl.DataFrame, old: Plan, new: Plan, trace: Trace) -> dict
     kinds = [str(kind) for kind in LAYER_KINDS if kind not in (Kind.LOSS, Kind.RECOMPUTE)]
     layers = rows.filter(pl.col("kind").is_in(kinds) & pl.col("layer").is_not_null())
     if layers.is_empty() and not rows.filter(pl.col("kind").is_in([str(kind) for kind in STAGE_KINDS])).is_empty():
-        raise ReplayError("the trace holds stages but no layers: record 'compute' with layers to turn it into another plan")
+        raise ReplayError(
+            "the trace holds stages but no layers: record 'compute' with layers to turn it into another plan"
+        )
     factor = _samples(new) / _samples(old) * old.tp / new.tp
     table = layers.group_by("layer", "kind").agg(pl.col("own_ns").median())
     known = {(layer, str(kind)): own * factor for layer, kind, own in table.iter_rows()}
@@ -165,9 +174,9 @@ def _sync_costs(program: p.Program, new: Plan) -> tuple[dict[str, float] | None,
     sync = program.marks.sync[issues]
     costs = np.array(program.syncs.transfer_ns)[sync] + np.array(program.syncs.latency_ns)[sync]
     kind = np.array(program.syncs.kind)[sync]
+    if not len(sync):
+        return None, ("no sync was captured, so syncs without a link cost nothing here",)
     table = pl.DataFrame({"axis": program.rows["axis"].gather(program.marks.row[issues]), "cost": costs, "kind": kind})
     table = table.filter(pl.col("kind").is_in([COLLECTIVE, RECV])).group_by("axis").agg(pl.col("cost").median())
-    if table.is_empty():
-        return None, ("no sync was captured, so syncs without a link cost nothing here",)
     note = "a sync without a link costs what the median sync of its axis took, whatever its size"
     return dict(table.iter_rows()), (note,)

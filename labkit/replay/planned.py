@@ -33,7 +33,9 @@ def planned_trace(what: Schedule | Plan, durations: Durations | Sequence[Duratio
     check(order)
     per_stage = [durations] * order.num_stages if isinstance(durations, Durations) else list(durations)
     if len(per_stage) != order.num_stages:
-        raise ReplayError(f"{len(per_stage)} durations for {order.num_stages} stages: give one for each, or one for all")
+        raise ReplayError(
+            f"{len(per_stage)} durations for {order.num_stages} stages: give one for each, or one for all"
+        )
     if not 0 <= hop_ns < 2**60:
         raise ReplayError(f"hop_ns={hop_ns!r} is no duration: give a finite number of ns, 0 or more")
     plan = _plan(what, order)
@@ -87,5 +89,5 @@ def _write_rank(
             key = (action.kind == schedule.Kind.FORWARD, target.stage, action.microbatch)
             issue = writer.send if verb == "send" else writer.recv
             issued[verb, action] = issue(order.placement[other.stage], key, 0, group, **place)
-        else:
+        elif verb != "sum":
             writer.wait(issued.pop((verb.removeprefix("wait_"), action)))

@@ -100,9 +100,7 @@ def preview(order: Schedule, clock: Clock) -> Preview:
     check(order)
     slots = simulate(order, clock.durations, hop=clock.hop_ns)
     makespan = max(slot.end for slot in slots) - min(slot.start for slot in slots)
-    return Preview(
-        order, clock, round(makespan), bubble_fraction(slots), bubble_of_ideal(slots), bubble_of_span(slots)
-    )
+    return Preview(order, clock, round(makespan), bubble_fraction(slots), bubble_of_ideal(slots), bubble_of_span(slots))
 
 
 def read_schedule(
@@ -144,7 +142,9 @@ def read_durations(text: str, order: Schedule) -> Clock:
     splits = any(action.kind in ("I", "W") for actions in order.orders for action in actions)
     if unknown or missing or (splits and "W" not in given):
         what = f"{unknown[0]} is unknown" if unknown else f"{(missing or ['W'])[0]} is missing"
-        raise ScheduleError(f"durations {text!r}: {what}; give F, B, W and comm, e.g. F=18.5ms,B=18.1ms,W=9.3ms,comm=0.6ms")
+        raise ScheduleError(
+            f"durations {text!r}: {what}; give F, B, W and comm, e.g. F=18.5ms,B=18.1ms,W=9.3ms,comm=0.6ms"
+        )
     for name, value in given.items():
         if value < 0 or (value == 0 and name != "comm"):
             raise ScheduleError(f"duration {name}={value / 1e6:g}ms: give a time above 0{' (or 0)' * (name == 'comm')}")

@@ -20,7 +20,7 @@ from labkit.replay.graph import COLLECTIVE, Graph, Syncs, Times, play
 from labkit.trace import SCHEMA
 
 START, END, WAIT_START, WAIT_END, ISSUE, IMPLIED_WAIT = range(6)
-"""What a mark is. An implied wait has no row: the rank was not blocked there, but may be under other conditions."""
+"""What a mark is; from WAIT_END on, a node. An implied wait has no row: the rank was not blocked there, but may be under other conditions."""
 
 Ints = np.ndarray
 
@@ -51,32 +51,35 @@ class Program:
 
 def graph_of(program: Program) -> Graph:
     """The nodes of a program."""
+    nodes = _nodes(program.marks)
+    return _graph(program, nodes, _own_since_node(program.marks, nodes))
+
+
+def play_program(program: Program) -> pl.DataFrame:
+    """The rows at the times that the graph gives them, with waits that vanished left out and new ones added."""
+    nodes = _nodes(program.marks)
+    own_ns = _own_since_node(program.marks, nodes)
+    times = play(_graph(program, nodes, own_ns))
+    at_ns, before_ns = _mark_times(program, times, nodes, own_ns)
+    return _rows(program, times, at_ns, before_ns)
+
+
+def _graph(program: Program, nodes: Ints, own_ns: Ints) -> Graph:
     marks = program.marks
-    nodes = _nodes(marks)
-    rank = marks.rank[nodes]
-    waits = marks.role[nodes] != ISSUE
-    code = np.where(waits, ~marks.sync[nodes], marks.sync[nodes])
+    rank, sync = marks.rank[nodes], marks.sync[nodes]
     return Graph(
         start_ns=program.start_ns.tolist(),
         first=np.searchsorted(rank, np.arange(len(program.start_ns) + 1)).tolist(),
-        code=code.tolist(),
-        own_ns=_own_since_node(marks, nodes)[nodes].tolist(),
+        code=np.where(marks.role[nodes] == ISSUE, sync, ~sync).tolist(),
+        own_ns=own_ns[nodes].tolist(),
         lag_ns=marks.lag_ns[nodes].tolist(),
         syncs=program.syncs,
         rendezvous=program.rendezvous,
     )
 
 
-def play_program(program: Program) -> pl.DataFrame:
-    """The rows at the times that the graph gives them, with waits that vanished left out and new ones added."""
-    graph = graph_of(program)
-    times = play(graph)
-    at_ns, before_ns = _mark_times(program, times)
-    return _rows(program, times, at_ns, before_ns)
-
-
 def _nodes(marks: Marks) -> Ints:
-    return np.flatnonzero(np.isin(marks.role, (WAIT_END, ISSUE, IMPLIED_WAIT)))
+    return np.flatnonzero(marks.role >= WAIT_END)
 
 
 def _own_since_node(marks: Marks, nodes: Ints) -> Ints:
@@ -90,22 +93,21 @@ def _own_since_node(marks: Marks, nodes: Ints) -> Ints:
 
 def _node_before(marks: Marks, nodes: Ints) -> Ints:
     """For each mark, the place of the last node before it on its rank; -1 where there is none."""
-    count = np.searchsorted(nodes, np.arange(len(marks.rank)))  # nodes strictly before
-    if not len(nodes):
-        return np.full(len(marks.rank), -1)
-    previous = np.where(count > 0, nodes[np.maximum(count - 1, 0)], -1)
+    is_node = np.zeros(len(marks.rank), bool)
+    is_node[nodes] = True
+    upto = np.maximum.accumulate(np.where(is_node, np.arange(len(is_node)), -1))
+    previous = np.concatenate([[-1], upto[:-1]])
     return np.where((previous >= 0) & (marks.rank[previous] == marks.rank), previous, -1)
 
 
-def _mark_times(program: Program, times: Times) -> tuple[Ints, Ints]:
+def _mark_times(program: Program, times: Times, nodes: Ints, own_ns: Ints) -> tuple[Ints, Ints]:
     """When each mark is reached, and when it would be if it were never blocked."""
     marks = program.marks
-    nodes = _nodes(marks)
     over_ns = np.zeros(len(marks.rank), np.int64)
     over_ns[nodes] = times.node_ns
     previous = _node_before(marks, nodes)
     since_ns = np.where(previous >= 0, over_ns[previous], program.start_ns[marks.rank])
-    before_ns = since_ns + _own_since_node(marks, nodes)
+    before_ns = since_ns + own_ns
     at_ns = before_ns.copy()
     at_ns[nodes] = times.node_ns
     return at_ns, before_ns
@@ -114,8 +116,8 @@ def _mark_times(program: Program, times: Times) -> tuple[Ints, Ints]:
 def _rows(program: Program, times: Times, at_ns: Ints, before_ns: Ints) -> pl.DataFrame:
     marks, rows = program.marks, program.rows
     start_ns, end_ns = np.zeros(rows.height, np.int64), np.full(rows.height, -1)
-    starts = np.isin(marks.role, (START, WAIT_START, ISSUE))
-    ends = np.isin(marks.role, (END, WAIT_END))
+    starts = (marks.role == START) | (marks.role == WAIT_START) | (marks.role == ISSUE)
+    ends = (marks.role == END) | (marks.role == WAIT_END)
     start_ns[marks.row[starts]] = at_ns[starts]
     end_ns[marks.row[ends]] = at_ns[ends]
     issues = marks.role == ISSUE

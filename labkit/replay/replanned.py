@@ -60,7 +60,11 @@ def _notes(trace: Trace, plan: Plan, costs: StepCosts, device_time: str) -> tupl
 def _check_same_model(old: Plan, new: Plan) -> None:
     for field in fields(Plan):
         name = field.name
-        if name not in _FREE and getattr(old, name) != getattr(new, name) and name not in ("zero", "offload", "grad_sync"):
+        if (
+            name not in _FREE
+            and getattr(old, name) != getattr(new, name)
+            and name not in ("zero", "offload", "grad_sync")
+        ):
             raise ReplayError(
                 f"{name} was {getattr(old, name)!r} in the captured run and is {getattr(new, name)!r} in the new plan: "
                 f"durations are learned from the same model; change only {', '.join(_FREE[:8])}"
@@ -75,7 +79,9 @@ def _check_modelled(plan: Plan) -> None:
                 f"run it, and use replay for other links and speeds"
             )
     if plan.task == "own" and plan.link:
-        raise ReplayError("the sizes of your own task's tensors are not known here: leave out the link, or run the plan")
+        raise ReplayError(
+            "the sizes of your own task's tensors are not known here: leave out the link, or run the plan"
+        )
 
 
 def same_plan(plan: Plan, **changes: object) -> Plan:

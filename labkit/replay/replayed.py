@@ -83,7 +83,9 @@ def _limits(trace: Trace, changes: Changes) -> tuple[str, ...]:
     emulated = (trace.meta.plan or {}).get("link") or (trace.meta.plan or {}).get("pace")
     if changes.device_time == "cpu":
         notes += ("a sync costs the least that one of its axis, operation and size took",) if not emulated else ()
-        notes += ("work between steps has no CPU time recorded and counts as none",)
+        notes += (
+            "what the host does between pieces of computation counts as hidden behind the device, as in a paced run",
+        )
     if changes.infinite_bandwidth and not emulated and not changes.link:
         notes += ("no link was set: the least that an operation took on its axis stands for its latency",)
     return notes

@@ -1,8 +1,8 @@
 """What torch does with a plan, rank by rank, step by step, written into a `Writer`. In: a Plan and durations.
 
 Where syncs stand follows the engine: a tensor parallel sum at the end of its layer; DDP's buckets inside the last
-backward, waited for at its end; other replicas' sums after the last backward of a stage; messages right after the
-stage's work, waited for as torch's schedule does (1F1B: with the next receive; GPipe: after all forwards; the others:
+backward, waited for at its end; other replicas' sums after the last backward of a stage and its message (1F1B, GPipe:
+after all); messages right after the stage's work, waited for as torch's schedule does (1F1B: with the next receive; GPipe: after all forwards; the others:
 before the optimizer).
 """
 
@@ -28,7 +28,7 @@ _PARTS = {schedule.Kind.FORWARD: FORWARD, schedule.Kind.BACKWARD: BACKWARD, sche
 class Move(NamedTuple):
     """One instruction of a pipeline rank: do an action, or send, receive or wait for what it makes or needs."""
 
-    verb: str  # do, send, recv, wait_send, wait_recv
+    verb: str  # do, send, recv, wait_send, wait_recv; sum: the replicas' gradients of the action's stage
     action: Action
 
 
@@ -36,6 +36,8 @@ def pipeline_moves(order: Schedule, rank: int) -> Iterator[Move]:
     """What torch's runtime for this schedule does on `rank`, messages included."""
     cells = [cell if isinstance(cell, tuple) and isinstance(cell[0], Action) else (cell,) for cell in order.cells(rank)]
     pending: list[Action] = []
+    last_of = _last_backwards(order, rank)
+    single = order.name in ("1f1b", "gpipe", "naive")
     for place, cell in enumerate(cells):
         for action in cell:
             needs = sender_of(order, action) is not None
@@ -54,7 +56,17 @@ def pipeline_moves(order: Schedule, rank: int) -> Iterator[Move]:
                 pending.append(action)
         if order.name == "gpipe" and place + 1 == len(cells) // 2:
             yield from _drain(pending)
+        if not single:
+            yield from (Move("sum", action) for action in cell if action in last_of)
     yield from _drain(pending)
+    if single:
+        yield from (Move("sum", action) for action in last_of)
+
+
+def _last_backwards(order: Schedule, rank: int) -> list[Action]:
+    """Of each stage on the rank, the action after which its gradients are whole."""
+    ends = (schedule.Kind.BACKWARD, schedule.Kind.BACKWARD_WEIGHT)
+    return list({action.stage: action for action in order.orders[rank] if action.kind in ends}.values())
 
 
 def _drain(pending: list[Action]) -> Iterator[Move]:
@@ -233,14 +245,13 @@ class _Rank:
 
     def _pipeline(self, order: Schedule) -> None:
         own = self.place["pp"]
-        last_of = {action.stage: action for action in order.orders[own] if action.kind != schedule.Kind.FORWARD}
         for verb, action in pipeline_moves(order, own):
             if verb == "do":
                 self._stage(_PARTS[action.kind], action.stage, action.microbatch)
                 if action.kind == schedule.Kind.FORWARD and action.stage == order.num_stages - 1:
                     self._loss(action.stage, action.microbatch)
-                if last_of.get(action.stage) == action:
-                    self._wait_for_sums(action.stage, action.microbatch)
+            elif verb == "sum":
+                self._wait_for_sums(action.stage, action.microbatch)
             elif verb in ("send", "recv"):
                 self.messages[verb, action] = self._message(order, verb, action)
             else:

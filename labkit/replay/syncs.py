@@ -37,7 +37,9 @@ class Wiring:
 
     @classmethod
     def of(cls, plan: Mapping[str, Any], source: str) -> Wiring:
-        links = {axis: Link(**link) if isinstance(link, dict) else link for axis, link in (plan.get("link") or {}).items()}
+        links = {
+            axis: Link(**link) if isinstance(link, dict) else link for axis, link in (plan.get("link") or {}).items()
+        }
         exact = bool(plan.get("pace")) or source in ("replayed", "predicted", "planned")
         return cls(links, float(plan.get("time_scale") or 1.0) * 1e9, exact)
 
@@ -66,12 +68,7 @@ class Matched:
 
 def match(rows: pl.DataFrame, wiring: Wiring, changes: Changes) -> Matched:
     """The operations among `rows` (a `row` number in each), with their costs under `changes`."""
-    keyed = rows.filter(pl.col("kind").is_in(["sync", "wait"])).with_columns(
-        pl.col("group").hash().reinterpret(signed=True).alias("gid"),
-        pl.col("op").replace_strict({"send": SEND, "recv": RECV}, default=COLLECTIVE, return_dtype=pl.Int64).alias("kind_code"),
-        pl.col("op").rank("dense").cast(pl.Int64).alias("code"),
-        pl.col("layer").rank("dense").cast(pl.Int64).alias("layer_code"),
-    )
+    keyed = _keyed(rows)
     syncs = _numbered(keyed.filter(pl.col("kind") == "sync"))
     waits = _waits(keyed.filter(pl.col("kind") == "wait"), syncs)
     table = _table(syncs, waits)
@@ -82,6 +79,40 @@ def match(rows: pl.DataFrame, wiring: Wiring, changes: Changes) -> Matched:
     table = _changed(table, wiring, changes)
     rendezvous = rendezvous and bool(table["as_was"].all())
     return Matched(table, syncs.select("row", "sync", "end_ns"), waits, lonely, rendezvous)
+
+
+def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Syncs and waits with what tells them apart as numbers."""
+    columns = (
+        "row",
+        "kind",
+        "rank",
+        "step",
+        "microbatch",
+        "stage",
+        "start_ns",
+        "end_ns",
+        "peer",
+        "seq",
+        "size_bytes",
+        "axis",
+    )
+    keyed = rows.lazy().filter(pl.col("kind").is_in(["sync", "wait"]))
+    return keyed.select(
+        *columns,
+        "op",
+        pl.col("group").list.len().cast(pl.Int64).alias("num_ranks"),
+        pl.col("group").hash().reinterpret(signed=True).alias("gid"),
+        pl.when(pl.col("op") == "send")
+        .then(SEND)
+        .when(pl.col("op") == "recv")
+        .then(RECV)
+        .otherwise(COLLECTIVE)
+        .cast(pl.Int64)
+        .alias("kind_code"),
+        pl.col("op").hash().reinterpret(signed=True).alias("code"),
+        pl.col("layer").hash().reinterpret(signed=True).alias("layer_code"),
+    ).collect()
 
 
 def _numbered(syncs: pl.DataFrame) -> pl.DataFrame:
@@ -155,7 +186,7 @@ def _table(syncs: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
             "sync": number[order[begins]],
             "kind": kind,
             "num_members": np.diff(begins, append=len(number)),
-            "num_ranks": first["group"].list.len().cast(pl.Int64),
+            "num_ranks": first["num_ranks"],
             "arrival_ns": over("start_ns", np.maximum),
             "end_ns": over("end_ns", np.minimum),
             "size_bytes": over("size_bytes", np.maximum),
@@ -219,7 +250,9 @@ def _expected(table: pl.DataFrame, wiring: Wiring) -> pl.DataFrame:
     late = (pl.col("end_ns") - pl.col("free_ns") - pl.col("latency_ns")).clip(0)
     lanes = lanes.with_columns(pl.when(pl.col("kind") == COLLECTIVE).then(late).otherwise(0).alias("extra_ns"))
     columns = ["sync", "emulated", "transfer_ns", "latency_ns", "free_ns", "extra_ns"]
-    return table.drop("transfer_ns", "latency_ns").join(lanes.select(columns), on="sync", how="left", maintain_order="left")
+    return table.drop("transfer_ns", "latency_ns").join(
+        lanes.select(columns), on="sync", how="left", maintain_order="left"
+    )
 
 
 def _with_recv_cost(table: pl.DataFrame, wiring: Wiring) -> pl.DataFrame:
@@ -270,7 +303,9 @@ def _changed(table: pl.DataFrame, wiring: Wiring, changes: Changes) -> pl.DataFr
 
     `as_was` marks the syncs whose cost is the captured one, with all that this machine added.
     """
-    table = table.with_columns((pl.col("latency_ns") + pl.col("extra_ns")).alias("latency_ns"), pl.lit(True).alias("as_was"))
+    table = table.with_columns(
+        (pl.col("latency_ns") + pl.col("extra_ns")).alias("latency_ns"), pl.lit(True).alias("as_was")
+    )
     if changes.device_time == "cpu":
         table = _least(table, ["axis", "op", "size_bytes"], pl.col("emulated").not_())
     if changes.link:

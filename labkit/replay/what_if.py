@@ -62,7 +62,9 @@ def what_if(
     if not plan_changes:
         return WhatIf(trace, replay(trace, changes), changes.words())
     if trace.meta.plan is None:
-        raise ReplayError("the trace holds no plan, so it cannot be turned into another one: change its links or speeds")
+        raise ReplayError(
+            "the trace holds no plan, so it cannot be turned into another one: change its links or speeds"
+        )
     old = Plan.from_dict(trace.meta.plan)
     most = max(old.max_ranks, 1)
     for axis in ("dp", "tp", "pp"):

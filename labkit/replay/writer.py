@@ -1,11 +1,11 @@
 """A program written by hand: what each rank does, call by call, in; a `Program` out. For plans that were never run.
 
-    writer.begin_rank(0)
-    row = writer.open("stage_forward", stage=0, microbatch=0)
-    writer.work(20_000_000)
-    writer.close(row)
-    sent = writer.send(1, key=("F", 1, 0), size_bytes=2048, stage=0, microbatch=0)
-    writer.wait(sent)
+writer.begin_rank(0)
+row = writer.open("stage_forward", stage=0, microbatch=0)
+writer.work(20_000_000)
+writer.close(row)
+sent = writer.send(1, key=("F", 1, 0), size_bytes=2048, stage=0, microbatch=0)
+writer.wait(sent)
 """
 
 from __future__ import annotations
@@ -97,13 +97,29 @@ class Writer:
         return Issued(sync, row)
 
     def send(
-        self, to: int, key: Hashable, size_bytes: int, group: tuple[int, ...], *, axis: str = "pp", stage: int, microbatch: int
+        self,
+        to: int,
+        key: Hashable,
+        size_bytes: int,
+        group: tuple[int, ...],
+        *,
+        axis: str = "pp",
+        stage: int,
+        microbatch: int,
     ) -> Issued:
         """Issue a message; `key` says which it is among those of one pair and step."""
         return self._message(SEND, "send", to, (self.rank, to), key, size_bytes, group, axis, stage, microbatch)
 
     def recv(
-        self, source: int, key: Hashable, size_bytes: int, group: tuple[int, ...], *, axis: str = "pp", stage: int, microbatch: int
+        self,
+        source: int,
+        key: Hashable,
+        size_bytes: int,
+        group: tuple[int, ...],
+        *,
+        axis: str = "pp",
+        stage: int,
+        microbatch: int,
     ) -> Issued:
         """Ask for a message."""
         return self._message(RECV, "recv", source, (source, self.rank), key, size_bytes, group, axis, stage, microbatch)

@@ -104,13 +104,13 @@ def test_convolutions(changes):
 
 
 OWN = """
-0F0,0F1,0F2,0F3,0B3,0B1,0B2,0B0
-1F3,1B3,1F1,1B1,1F0,1F2,1B2,1B0
+0F0,0F1,0F2,0F3,0B1,0B0,0B3,0B2
+1F0,1F1,1B1,1F2,1B0,1F3,1B3,1B2
 """
 
 
 def test_an_own_schedule_from_text():
-    """Microbatches in an order no published schedule has."""
+    """Backwards in an order no published schedule has."""
     assert_equal_to_serial(order=OWN, optimizer="adam")
 
 

@@ -12,14 +12,18 @@ microbatches, p ranks, v stages a rank:
 The bubble is Narayanan et al. 2021, sections 2.2 and 2.3; other schedules are put on a clock by `schedule.simulate`.
 All ranks of a stage do the same, so one of them stands for all: 3,072 ranks cost what 1 costs.
 
-What was calibrated on what: the devices' efficiencies and launch time stand with their sources in cluster.presets. The
-model here has no constant of its own.
+What was calibrated on what: six constants of the a100 preset were fitted to two handed sources, Zero Bubble's Table 9
+and a tenth of vTrain (cluster.presets, costs.layer). None was fitted to Narayanan's Table 1 or Korthikanti's Table 5,
+which the scorecard judges by. Those tables' handed rows were in sight, though, when it was settled what the model
+counts: gradient accumulation as a pass of its own was added after a first look at them. Fits of the same six constants
+with other weights of the two sources were tried too and move Korthikanti's mean error from 3.2 to 5.2 %; equal weights
+stand, because that rule needs no look at the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from labkit import schedule
 from labkit.cluster import Cluster, Device, Group, as_cluster, group_of
@@ -28,7 +32,7 @@ from labkit.costs import layer as cost
 from labkit.costs.memory import parameters_of_rank
 from labkit.costs.model import parameters_of_layer
 from labkit.costs.traffic import message_bytes
-from labkit.trace import Meta, Trace, from_events
+from labkit.predict.advice import memory_advice
 
 OPTIMIZER_PASSES_BYTES = 52
 """Bytes moved per parameter by a mixed precision Adam step: unscale to float32 6, norm 4, clip 8, update 28 (reads
@@ -131,7 +135,8 @@ def predict(training: Training, cluster: Cluster | str) -> Prediction:
     slowest = max(stages, key=lambda stage: stage.both_s)
     message_s = message_time(training, cluster)
     m = training.num_microbatches
-    exchange_s = 2 * training.virtual * message_s * (training.pp > 1)
+    waits = training.pp > 1 and training.schedule in BLOCKING
+    exchange_s = 2 * training.virtual * message_s if waits else 0.0
     pipeline_s = _pipeline_s(training, stages, message_s)
     parts = {
         "compute": m * (slowest.both_s - slowest.tp_s - slowest.recompute_s),
@@ -154,8 +159,6 @@ def stage_times(training: Training, cluster: Cluster) -> tuple[StageTime, ...]:
         _stage_time(training, cluster, layers, rank == training.pp - 1)
         for rank, layers in enumerate(training.layers_per_rank)
     )
-
-
 
 
 def _stage_time(training: Training, cluster: Cluster, layers: int, last: bool) -> StageTime:
@@ -212,7 +215,7 @@ def _backward_s(training: Training, device: Device) -> tuple[float, float]:
 
 
 def _accumulation_s(training: Training, device: Device) -> float:
-    """Adding a layer's weight gradient to that of earlier microbatches: read both, write the sum; none for the first."""
+    """Adding a layer's weight gradient to the sum so far: read both, write the new sum; nothing for the first."""
     if training.fused_accumulation:
         return 0.0
     again = 1 - 1 / training.num_microbatches
@@ -300,6 +303,9 @@ def _group(training: Training, cluster: Cluster, axis: str) -> Group:
 
 # ---- the pipeline
 
+BLOCKING = ("1f1b", "gpipe", "interleaved_1f1b")
+"""Schedules whose messages a rank waits for (Megatron); with others a message only delays its receiver."""
+
 
 def _pipeline_s(training: Training, stages: tuple[StageTime, ...], message_s: float) -> float:
     """From the first forward to the last backward."""
@@ -307,29 +313,27 @@ def _pipeline_s(training: Training, stages: tuple[StageTime, ...], message_s: fl
     slowest = max(stage.both_s for stage in stages)
     if p == 1:
         return m * slowest
-    if training.schedule in ("1f1b", "gpipe", "interleaved_1f1b"):
+    if training.schedule in BLOCKING:
         mean = (sum(stage.both_s for stage in stages) - slowest) / (p - 1)
         return m * (slowest + 2 * v * message_s) + (p - 1) * (mean / v + 2 * message_s)
-    order = schedule.generate(training.schedule, p, m, v)
-    return max(slot.end for slot in schedule.simulate(order, _durations(training, stages, order), hop=message_s))
+    return max(slot.end for slot in clock(training, stages, message_s))
 
 
-def _durations(
-    training: Training, stages: tuple[StageTime, ...], order: schedule.Schedule
-) -> list[schedule.Durations]:
-    """Of every stage: its pipeline rank's time over the rank's stages."""
-    v = training.virtual
-    return [
-        schedule.Durations(
-            forward=stages[rank].forward_s / v,
-            backward_input=(stages[rank].backward_s - stages[rank].weight_s) / v,
-            backward_weight=stages[rank].weight_s / v,
-        )
-        for rank in order.placement
-    ]
+def clock(training: Training, stages: tuple[StageTime, ...], message_s: float) -> list[schedule.Slot]:
+    """Every piece of pipeline work with its start and end, in seconds."""
+    blocked_s = message_s if training.schedule in BLOCKING and training.pp > 1 else 0.0
+    order = schedule.generate(training.schedule, training.pp, training.num_microbatches, training.virtual)
+    durations = [_duration(stages[rank], training.virtual, blocked_s) for rank in order.placement]
+    return schedule.simulate(order, durations, hop=message_s - blocked_s if training.pp > 1 else 0.0)
 
 
-# ---- memory
+def _duration(stage: StageTime, virtual: int, blocked_s: float) -> schedule.Durations:
+    """One of a rank's `virtual` stages, with the message it waits for."""
+    return schedule.Durations(
+        forward=stage.forward_s / virtual + blocked_s,
+        backward_input=(stage.backward_s - stage.weight_s) / virtual + blocked_s,
+        backward_weight=stage.weight_s / virtual,
+    )
 
 
 def _check_offload(training: Training, cluster: Cluster) -> None:
@@ -339,32 +343,3 @@ def _check_offload(training: Training, cluster: Cluster) -> None:
             f"offload needs CPU memory, but device {device.name!r} of cluster {cluster.name!r} names none: "
             f"give cpu_memory_bytes and cpu_link, or leave offload out"
         )
-
-
-def memory_advice(training: Training, cluster: Cluster) -> str:
-    """Empty if it fits; else by how much the fullest rank misses and the first changes that would make it fit."""
-    room = cluster.device.memory_bytes
-    missing = peak_memory(training).total_bytes - room
-    if missing <= 0:
-        return ""
-    ways = [words for words, other in _alternatives(training) if peak_memory(other).total_bytes <= room]
-    way = f"it would fit with {' or '.join(ways[:4])}" if ways else "no single change makes it fit: use more ranks"
-    return f"needs {missing / 1e9:.1f} GB more than the {room / 1e9:g} GB of {cluster.device.name}; {way}"
-
-
-def _alternatives(training: Training) -> list[tuple[str, Training]]:
-    """Plans one change away, those that are legal."""
-    changes: list[dict[str, object]] = [{"recompute": kind} for kind in ("selective", "full")]
-    changes += [{"zero": stage} for stage in (1, 2, 3) if training.dp > 1 and stage > training.zero]
-    changes += [{"microbatch": training.microbatch // 2}] if training.microbatch % 2 == 0 else []
-    changes += [{"tp": training.tp * 2}, {"pp": training.pp * 2}, {"offload": True}]
-    changes += [{"recompute": "full", "tp": training.tp * 2}, {"recompute": "full", "zero": 3}]
-    found = []
-    for change in changes:
-        try:
-            other = replace(training, **change)
-        except ValueError:
-            continue
-        if other != training:
-            found.append((", ".join(f"{name} {value}" for name, value in change.items()), other))
-    return found
