@@ -1,5 +1,7 @@
 """The recorder and the emulated device, with a clock in hand. No process is started."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,10 @@ from labkit.board import Board, board_bytes
 from labkit.engine import device as device_module
 from labkit.engine.device import Device
 from labkit.engine.recorder import CODE, END, Recorder
+from labkit.engine.tracer import Tracer
+from labkit.engine.wire import Wire
 from labkit.event import FIELDS
+from labkit.mesh import Mesh
 from labkit.pace import CARRIED_OPERATIONS, Pace
 
 
@@ -156,3 +161,33 @@ def test_the_parent_sees_what_a_rank_does(board_file):
         3,
         99,
     )
+
+
+def traced_layer(recorder):
+    mesh, device = Mesh(), Device()
+    tracer = Tracer(device, Wire(mesh, device, recorder=recorder), recorder)
+    layer = torch.nn.Linear(2, 2)
+    tracer.attach(0, [(0, layer)])
+    return tracer, layer
+
+
+def test_every_hook_is_put_back():
+    tracer, layer = traced_layer(Recorder(0, ["a"], max_events=100))
+    assert layer._forward_hooks and layer._forward_pre_hooks
+    tracer.close()
+    assert not layer._forward_hooks and not layer._forward_pre_hooks
+
+
+def test_no_tensor_is_kept_alive_by_recording():
+    recorder = Recorder(0, ["a"], max_events=100, value_limit_bytes=1000)
+    tracer, layer = traced_layer(recorder)
+    x = torch.ones(3, 2, requires_grad=True)
+    with tracer.work(CODE["forward"], 0, 0):
+        y = layer(x)
+    with tracer.work(CODE["backward"], 0, 0):
+        y.sum().backward()
+    gone = [weakref.ref(x), weakref.ref(y)]
+    del x, y
+    assert [reference() for reference in gone] == [None, None]
+    kinds = rows_of(recorder.take())[:, 0].tolist()
+    assert [kinds.count(CODE[kind]) for kind in ("forward", "backward", "stage_forward", "stage_backward")] == [1] * 4

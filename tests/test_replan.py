@@ -34,7 +34,7 @@ FROM_PIPELINE = [
     {"pp": 2, "schedule": "interleaved_1f1b", "virtual": 4},
     {"pp": 2, "dp": 2},
     {"pp": 2, "dp": 2, "schedule": "gpipe", "microbatches": 4},
-    {"pp": 2, "tp": 2, "microbatches": 4, "pace": "forward=60ms,backward=120ms"},
+    {"pp": 2, "tp": 2, "microbatches": 4, "pace": "forward=60ms,backward=120ms", "steps": 6},
     {"link": "latency=20ms,bandwidth=1MB/s"},
     {"link": "latency=200us,bandwidth=1GB/s"},
     {"link": "latency=5ms,bandwidth=200kB/s", "microbatches": 4},
@@ -48,8 +48,8 @@ FROM_REPLICAS = [
     {"link": "latency=1ms,bandwidth=1MB/s", "bucket_mb": 0.1},
     {"dp": 4, "link": "latency=10ms,bandwidth=2MB/s", "bucket_mb": 0.2},
     {"microbatches": 3},
-    {"dp": 1, "tp": 2},
-    {"tp": 2},
+    {"dp": 1, "tp": 2, "steps": 6},  # DTensor's first two steps are slow
+    {"tp": 2, "steps": 6},
     {"dp": 1, "pp": 2, "microbatches": 4},
     {"dp": 1, "pp": 4, "microbatches": 6, "schedule": "zbv"},
 ]
@@ -71,11 +71,17 @@ def errors_of(pairs) -> list[float]:
             captured[id(old)] = lab.run(old)
         new = same_plan(old, **changes)
         predicted = step_ns(replan(captured[id(old)], new))
-        found = step_ns(lab.run(new))
+        found = step_ns(kept_pace(new))
         errors.append(predicted / found - 1)
         name = "pipeline" if old is PIPELINE else "replicas"
         print(f"{name} -> {changes}: predicted {predicted / 1e6:.1f} ms, run {found / 1e6:.1f} ms, {errors[-1]:+.1%}")
     return errors
+
+
+def kept_pace(plan: Plan):
+    """A run of the plan; once more if this machine was too busy to keep the set times."""
+    trace = lab.run(plan)
+    return lab.run(plan) if any("took longer here than set" in note for note in trace.meta.notes) else trace
 
 
 @pytest.mark.engine

@@ -14,7 +14,7 @@ from labkit.view.spans import EITHER, STAGE, SYNC, spans_of
 from labkit.view.timeline import Timeline, rank_labels, timeline
 
 MODULES = {
-    "timeline": ("geometry", "clock", "markup", "wording", "paint", "timeline"),
+    "timeline": ("geometry", "clock", "markup", "wording", "fills", "paint", "timeline"),
     "controls": ("markup", "controls"),
     "report": ("markup", "report"),
 }
