@@ -5,6 +5,7 @@ Runs no tensor operation: a process that used torch's thread pools must not be f
 
 import atexit
 import contextlib
+import gc
 import os
 
 import torch
@@ -25,3 +26,5 @@ atexit.register(os._exit, 0)  # the server has nothing to tidy up, and taking to
 with contextlib.suppress(ModuleNotFoundError):
     data.digits()
 data.text()
+gc.collect()
+gc.freeze()  # ranks then need not look at any of this again, nor copy its pages by looking

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -67,6 +68,7 @@ def _serve(job: Job, rank: int, num_ranks: int, pipe: Connection, store: dist.St
     board = Board(board_fd, num_ranks, rank=rank, run=job.run)
     try:
         pipe.send(("done", carry_out(job, rank, store, board, _Reports(pipe))))
+        gc.collect()  # models, meshes and their process groups refer to each other in circles
     except BaseException as error:  # whatever a user's layer throws; the parent then kills all ranks
         pipe.send(("error", (_in_short(error), traceback.format_exc())))
         threading.Event().wait()
