@@ -16,13 +16,14 @@ from typing import Any
 
 import msgspec
 
-from labkit import __version__, analysis, launch, link, proof, schedule
+from labkit import __version__, analysis, link, proof, schedule
 from labkit.job import Outcome
-from labkit.launch import POOL, Progress, Results, RunError
+from labkit.launch import POOL
 from labkit.part import RankFile, decode_part
 from labkit.plan import Plan, PlanError
 from labkit.task import TASKS
 from labkit.trace import Meta, Trace, merge
+from labkit.watch import HANG_AFTER_S, Progress, Results, RunError
 
 
 def run(
@@ -32,7 +33,7 @@ def run(
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: threading.Event | None = None,
-    hang_after_s: float = launch.HANG_AFTER_S,
+    hang_after_s: float = HANG_AFTER_S,
 ) -> Trace:
     """Train as the plan says, in real processes, and return everything they did.
 

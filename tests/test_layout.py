@@ -16,11 +16,11 @@ LAYERS = [
     {"event", "mesh", "quantity", "link", "pace", "task", "schedule", "rules", "plan", "part", "board", "job"},
     # traces: questions and answers about what happened, or would
     {"trace", "analysis", "explain", "replay", "cluster", "costs", "predict", "scorecard", "kineto", "proof", "report"},
-    {"engine", "launch", "view"},
+    {"engine", "launch", "watch", "view"},
     {"lab", "serve", "doctor", "calibrate"},
     {"cli"},
 ]
-ALLOWED = {"engine": {0}, "view": {0, 1}, "launch": {0, 1}}
+ALLOWED = {"engine": {0}, "view": {0, 1}, "launch": {0, 1, 2}, "watch": {0, 1}}
 """Layers that a package may import from, where that is less than all layers below its own."""
 IN_A_RANK = {("labkit.launch", "labkit.engine.rank"), ("labkit.launch", "labkit.engine.rank.live")}
 """Imports that happen only in the new process, where launch ends and the engine begins."""

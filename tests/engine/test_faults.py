@@ -18,8 +18,9 @@ from torch import nn
 import labkit
 from labkit.engine.tasks import own_task
 from labkit.lab import run
-from labkit.launch import POOL, RunCancelled, RunError
+from labkit.launch import POOL
 from labkit.plan import Plan, PlanError
+from labkit.watch import RunCancelled, RunError
 
 
 class Fault(nn.Module):

@@ -1,0 +1,235 @@
+"""One run as its parent sees it: messages, progress, and what to say when a rank dies, raises or hangs.
+
+In: ranks at work. Out: `Results`, or a `RunError` that names the rank where it began, its last event and its output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import psutil
+
+from labkit.board import Board
+from labkit.event import KINDS, Kind
+from labkit.job import Outcome
+from labkit.part import Part, decode_part
+from labkit.plan import Plan
+
+HANG_AFTER_S = 8.0
+"""No event on any rank for so long (on top of the longest set duration) is a hang."""
+
+_HANG_AFTER_UNRECORDED_S = 60.0  # with nothing recorded only whole steps show progress
+_GRACE_S = 0.3  # after a fault, for the other ranks to say what they saw
+_TICK_S = 0.05
+_LOG_TAIL_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is. `steps_done` is per rank; `seconds_left` a guess from them, None before the first step."""
+
+    steps_done: tuple[int, ...]
+    steps: int
+    seconds: float
+    seconds_left: float | None
+
+
+@dataclass
+class Results:
+    """What the ranks of one run delivered. After a fault, as far as they came."""
+
+    outcomes: list[Outcome | None]
+    parts: list[Part] = field(default_factory=list)
+
+
+class RunError(RuntimeError):
+    """A run failed. `rank` is where it began, `log` that rank's last output, `results` what was recorded before."""
+
+    def __init__(self, message: str, *, rank: int | None, log: str, results: Results) -> None:
+        super().__init__(message)
+        self.rank, self.log, self.results = rank, log, results
+
+
+class RunCancelled(RunError):
+    """A run was cancelled; what was recorded before is in `results`."""
+
+
+@dataclass
+class Rank:
+    """A process of the pool and the parent's ends of what connects them."""
+
+    process: BaseProcess
+    pipe: Connection
+    lifeline: Connection
+    log: Any  # an unnamed temporary file
+
+
+_LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "Connection refused", "Socket closed")
+"""What a rank says when another one is gone: its error is a consequence."""
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """What a rank did: "died: killed by SIGKILL", or "raised ..." with its traceback."""
+
+    what: str
+    traceback: str = ""
+
+
+class Watch:
+    """The parent's view of one run: collects messages, notices death, hang and cancel."""
+
+    def __init__(
+        self,
+        ranks: list[Rank],
+        board: Board,
+        plan: Plan,
+        on_progress: Callable[[Progress], None] | None,
+        cancelled: threading.Event | None,
+        hang_after_s: float,
+    ) -> None:
+        self._ranks, self._board, self._plan = ranks, board, plan
+        self._on_progress, self._cancelled = on_progress, cancelled
+        self._started = self._moved = time.monotonic()
+        self._hang_after_s = hang_after_s + 2 * plan.time_scale * (plan.pace.longest_s if plan.pace else 0)
+        if not plan.record:
+            self._hang_after_s = max(self._hang_after_s, _HANG_AFTER_UNRECORDED_S)
+        self._results = Results([None] * len(ranks))
+        self._steps = [0] * len(ranks)
+        self._faults: dict[int, _Fault] = {}
+        self._first_fault = 0.0
+        self._counts: list[int] = []
+        self._layers: tuple[str, ...] = ()
+
+    def until_done(self) -> Results:
+        pipes = {rank.pipe: number for number, rank in enumerate(self._ranks)}
+        while pipes:
+            for pipe in wait(list(pipes), _TICK_S):
+                if not self._receive(pipes[pipe]):
+                    del pipes[pipe]
+            self._check_moving()
+            if self._cancelled is not None and self._cancelled.is_set():
+                raise RunCancelled("the run was cancelled", rank=None, log="", results=self._results)
+            if self._faults and (time.monotonic() - self._first_fault > _GRACE_S or not pipes):
+                raise self._blame()
+        return self._results
+
+    def _receive(self, number: int) -> bool:
+        """Take one message of a rank. False when it will send no more."""
+        rank = self._ranks[number]
+        try:
+            word, payload = rank.pipe.recv()
+        except (EOFError, OSError):
+            rank.process.join(1)
+            self._fail(number, _Fault(f"died: {_exit_words(rank.process.exitcode)}"))
+            return False
+        self._moved = time.monotonic()
+        if word == "layers":
+            self._layers = payload
+        elif word == "step":
+            self._steps[number], encoded = payload
+            if encoded:
+                self._results.parts.append(decode_part(encoded))
+            self._tell()
+        elif word == "done":
+            self._results.outcomes[number] = payload
+        else:
+            self._fail(number, _Fault(f"raised {payload[0]}", payload[1]))
+        return word in ("layers", "step")
+
+    def _fail(self, number: int, fault: _Fault) -> None:
+        self._first_fault = self._first_fault or time.monotonic()
+        self._faults[number] = fault
+
+    def _tell(self) -> None:
+        if self._on_progress is None:
+            return
+        seconds, done = time.monotonic() - self._started, min(self._steps)
+        left = seconds / done * (self._plan.steps - done) if done else None
+        self._on_progress(Progress(tuple(self._steps), self._plan.steps, seconds, left))
+
+    def _check_moving(self) -> None:
+        counts = [self._board.activity(number).count for number in range(len(self._ranks))]
+        if counts != self._counts:
+            self._counts, self._moved = counts, time.monotonic()
+        elif time.monotonic() - self._moved > self._hang_after_s:
+            raise self._hung()
+
+    # -- what happened, in words
+
+    def _blame(self) -> RunError:
+        """The rank where it began: one that died, else one whose error is its own and not a lost connection."""
+        began = [n for n, fault in self._faults.items() if not fault.traceback]
+        began = began or [n for n, fault in self._faults.items() if not any(words in fault.what for words in _LOST)]
+        number = (began or list(self._faults))[0]
+        fault = self._faults[number]
+        others = ", ".join(str(n) for n in range(len(self._ranks)) if n != number)
+        message = f"rank {number} {fault.what}\nIts last event: {self._activity(number)}."
+        message += f"\nThe other ranks ({others}) wait for it and were stopped." if others else ""
+        message += f"\n{fault.traceback.strip()}" if fault.traceback else ""
+        return RunError(message + log_tail(self._ranks[number]), **self._at(number))
+
+    def _hung(self) -> RunError:
+        silent = [n for n in range(len(self._ranks)) if self._results.outcomes[n] is None]
+        stuck = [n for n in silent if _process_state(self._ranks[n]) == psutil.STATUS_STOPPED]
+        stuck = stuck or [n for n in silent if self._board.activity(n).kind != KINDS.index(Kind.SYNC)] or silent
+        for number in silent:
+            with contextlib.suppress(ProcessLookupError, TypeError):
+                os.kill(self._ranks[number].process.pid, signal.SIGUSR1)  # each then logs the line it is at
+        time.sleep(0.2)
+        lines = [f"  rank {n} ({_process_state(self._ranks[n])}): {self._activity(n)}" for n in range(len(self._ranks))]
+        number = stuck[0]
+        message = (
+            f"rank {number} hangs: no rank had an event for {self._hang_after_s:.0f} s, and the others wait for it; "
+            f"all were stopped (a longer limit: hang_after_s=)\n" + "\n".join(lines)
+        )
+        return RunError(message + log_tail(self._ranks[number]), **self._at(number))
+
+    def _activity(self, number: int) -> str:
+        doing = self._board.activity(number)
+        if not doing.count:
+            return "none yet"
+        words = [str(KINDS[doing.kind])]
+        words += [f"of layer {self._layers[doing.layer]}"] if 0 <= doing.layer < len(self._layers) else []
+        words += [f"microbatch {doing.microbatch}"] * (doing.microbatch >= 0)
+        words += [f"in step {doing.step}"] if doing.step >= 0 else ["during set-up"]
+        return ", ".join(words)
+
+    def _at(self, number: int) -> dict[str, Any]:
+        return {"rank": number, "log": read_log(self._ranks[number]), "results": self._results}
+
+
+def read_log(rank: Rank) -> str:
+    size = os.fstat(rank.log.fileno()).st_size
+    tail = os.pread(rank.log.fileno(), _LOG_TAIL_BYTES, max(0, size - _LOG_TAIL_BYTES))
+    return tail.decode(errors="replace").strip()
+
+
+def log_tail(rank: Rank) -> str:
+    log = read_log(rank)
+    return f"\nIts last output:\n{log}" if log else ""
+
+
+def _exit_words(code: int | None) -> str:
+    if code is None:
+        return "it closed its pipe"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _process_state(rank: Rank) -> str:
+    try:
+        return psutil.Process(rank.process.pid).status()
+    except psutil.Error:
+        return "gone"
