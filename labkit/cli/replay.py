@@ -44,7 +44,7 @@ def replay(
     no_sync: Annotated[bool, flag("Syncs cost nothing.", "--no-sync")] = False,
     infinite_bandwidth: Annotated[bool, flag("Syncs cost their latency only.", "--infinite-bandwidth")] = False,
     device_time: Annotated[str | None, flag("How long work takes: wall (the clock) or cpu (CPU time).")] = None,
-    schedule: Annotated[str | None, flag("Another pipeline schedule.")] = None,
+    schedule: Annotated[str | None, flag("Another pipeline schedule, by name or as a CSV file.")] = None,
     dp: Annotated[int | None, flag("Other data parallel replicas.")] = None,
     tp: Annotated[int | None, flag("Other tensor parallel ranks.")] = None,
     pp: Annotated[int | None, flag("Other pipeline ranks.")] = None,

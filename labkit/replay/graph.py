@@ -189,5 +189,5 @@ def _deadlock(graph: Graph, at: list[int], stuck: list[int]) -> str:
     more = f", and {len(stuck) - 8} more" if len(stuck) > 8 else ""
     return (
         f"{len(stuck)} of {graph.num_ranks} ranks wait for ever: {'; '.join(lines)}{more}. Every collective must be "
-        f"issued by all its members, every receive needs its send, and no rank may wait before it has sent what others need"
+        f"issued by all its members, every receive needs its send, and a rank must send before it waits"
     )

@@ -46,9 +46,9 @@ def planned_trace(what: Schedule | Plan, durations: Durations | Sequence[Duratio
 def _order(what: Schedule | Plan) -> Schedule:
     if isinstance(what, Schedule):
         return what
-    if what.pp == 1:
+    if what.pipeline is None:
         raise ReplayError("a plan with pp 1 has no schedule to draw: set pp 2 or more, or use replan with a trace")
-    return schedule.generate(what.schedule, what.pp, what.microbatches, what.virtual)
+    return what.pipeline
 
 
 def _plan(what: Schedule | Plan, order: Schedule) -> dict[str, object]:

@@ -83,7 +83,8 @@ class Preview:
         spec = SCHEDULES.get(order.name)
         return "\n".join(
             [
-                f"{order.name}: {order.num_ranks} ranks, {order.num_stages} stages, {order.num_microbatches} microbatches",
+                f"{order.name}: {order.num_ranks} ranks, {order.num_stages} stages, "
+                f"{order.num_microbatches} microbatches",
                 *([f"  {spec.summary}", f"  {spec.source}"] if spec else []),
                 "",
                 schedule_grid(order, num_columns=_SHOWN_COLUMNS),
@@ -106,7 +107,10 @@ def preview(order: Schedule, clock: Clock) -> Preview:
 def read_schedule(
     what: str, num_ranks: int | None = None, num_microbatches: int | None = None, virtual: int | None = None
 ) -> Schedule:
-    """A published schedule by its name, or one's own from a text file. Shape left out: four ranks, two microbatches each."""
+    """A published schedule by its name, or one's own from a text file.
+
+    A shape left out: four ranks, two microbatches each, the schedule's usual number of stages per rank.
+    """
     path = Path(what)
     if what not in SCHEDULES and (path.suffix or path.is_file()):
         return _from_file(path, num_ranks, num_microbatches)

@@ -20,7 +20,10 @@ from labkit.replay.graph import COLLECTIVE, Graph, Syncs, Times, play
 from labkit.trace import SCHEMA
 
 START, END, WAIT_START, WAIT_END, ISSUE, IMPLIED_WAIT = range(6)
-"""What a mark is; from WAIT_END on, a node. An implied wait has no row: the rank was not blocked there, but may be under other conditions."""
+"""What a mark is; from WAIT_END on, a node.
+
+An implied wait has no row: the rank was not blocked there, but may be under other conditions.
+"""
 
 Ints = np.ndarray
 

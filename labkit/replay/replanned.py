@@ -14,9 +14,9 @@ from labkit.replay.stepplan import plan_program
 from labkit.trace import Meta, Trace
 
 _FREE = (
-    "dp", "tp", "pp", "schedule", "microbatches", "virtual", "split", "link", "pace", "time_scale", "bucket_mb", "steps",
-    "global_batch", "recompute", "lr", "seed", "optimizer", "record", "value_limit_bytes", "max_events", "max_ranks",
-    "tensor",
+    "dp", "tp", "pp", "schedule", "order", "microbatches", "virtual", "split", "link", "pace", "time_scale",
+    "bucket_mb", "steps", "global_batch", "recompute", "lr", "seed", "optimizer", "record", "value_limit_bytes",
+    "max_events", "max_ranks", "tensor",
 )  # fmt: skip
 """Fields of a plan that may differ from the captured one; the model may not."""
 
@@ -86,9 +86,15 @@ def _check_modelled(plan: Plan) -> None:
 
 def same_plan(plan: Plan, **changes: object) -> Plan:
     """The plan with some fields changed, and those that follow from them (schedule, microbatches, virtual) anew."""
-    follow = {"schedule": plan.schedule, "microbatches": plan.microbatches, "virtual": plan.virtual, "split": None}
-    if changes.get("pp", plan.pp) == 1:
+    follow = {"schedule": plan.schedule, "order": None, "microbatches": plan.microbatches, "virtual": plan.virtual}
+    if changes.get("order") is not None:
+        follow |= {"schedule": None, "microbatches": None, "virtual": None}
+    elif plan.order is not None and not {"schedule", "pp", "microbatches", "virtual"} & set(changes):
+        follow |= {"order": plan.order}
+    elif changes.get("pp", plan.pp) == 1 or plan.order is not None:
         follow |= {"schedule": None, "virtual": None}
-    if changes.get("schedule", plan.schedule) != plan.schedule:
+    elif changes.get("schedule", plan.schedule) != plan.schedule:
         follow["virtual"] = None
+    if {"pp", "virtual", "schedule", "order", "layers"} & set(changes):
+        follow["split"] = None
     return replace(plan, **(follow | changes))

@@ -57,7 +57,10 @@ def step_ns(trace: Trace) -> float:
 
 
 def exposed_sync_ns(trace: Trace) -> dict[str, float]:
-    """Per axis: how long a rank is blocked in one step, on average over ranks and steps. Overlapping waits count once."""
+    """Per axis: how long a rank is blocked in one step, on average over ranks and steps.
+
+    Waits that overlap count once.
+    """
     waits = trace.of(Kind.WAIT).filter(pl.col("step").is_not_null()).sort("rank", "axis", "start_ns")
     group = ["rank", "axis"]
     before = pl.col("end_ns").cum_max().shift(1).over(group).fill_null(0)

@@ -7,6 +7,7 @@ compares the two. A task of one's own has no sizes here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from labkit.plan import Plan
 
@@ -74,8 +75,7 @@ def stage_shapes(plan: Plan) -> list[list[LayerShape]] | None:
 def _digits(plan: Plan) -> tuple[LayerShape, ...]:
     sizes = [64, *[plan.width] * (plan.layers - 1), 10]
     return tuple(
-        LayerShape(f"fc{i}", num_in * num_out + num_out, num_out)
-        for i, (num_in, num_out) in enumerate(zip(sizes, sizes[1:]))
+        LayerShape(f"fc{i}", num_in * num_out + num_out, num_out) for i, (num_in, num_out) in enumerate(pairwise(sizes))
     )
 
 

@@ -2,8 +2,8 @@
 
 Where syncs stand follows the engine: a tensor parallel sum at the end of its layer; DDP's buckets inside the last
 backward, waited for at its end; other replicas' sums after the last backward of a stage and its message (1F1B, GPipe:
-after all); messages right after the stage's work, waited for as torch's schedule does (1F1B: with the next receive; GPipe: after all forwards; the others:
-before the optimizer).
+after all); messages right after the stage's work, waited for as torch's schedule does (1F1B: with the next receive;
+GPipe: after all forwards; the others: before the optimizer).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _neighbour(order: Schedule, action: Action, ahead: int) -> Action | None:
 def plan_program(plan: Plan, costs: StepCosts, layers: tuple[str, ...]) -> Program:
     """All steps of all ranks of a plan."""
     writer = Writer(lambda axis, op, size, ranks: sync_cost(plan, costs, axis, op, size, ranks))
-    order = schedule.generate(plan.schedule, plan.pp, plan.microbatches, plan.virtual) if plan.pp > 1 else None
+    order = plan.pipeline
     for rank in range(plan.num_ranks):
         writer.begin_rank(rank)
         _Rank(plan, costs, layers, order, writer, rank).run()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from labkit.analysis import bubble
 from labkit.plan import Plan
 from labkit.replay.changes import Changes
 from labkit.replay.graph import ReplayError
+from labkit.replay.preview import read_schedule
 from labkit.replay.replanned import replan, same_plan
 from labkit.replay.replayed import exposed_sync_ns, replay, step_ns
+from labkit.schedule import SCHEDULES
 from labkit.trace import Trace
 
 
@@ -65,7 +68,7 @@ def what_if(
         raise ReplayError(
             "the trace holds no plan, so it cannot be turned into another one: change its links or speeds"
         )
-    old = Plan.from_dict(trace.meta.plan)
+    old, plan_changes = Plan.from_dict(trace.meta.plan), _with_order(plan_changes)
     most = max(old.max_ranks, 1)
     for axis in ("dp", "tp", "pp"):
         most *= max(1, int(plan_changes.get(axis, 1)))
@@ -75,8 +78,19 @@ def what_if(
     rest = replace(changes, link={}, device_time="wall")
     if rest != Changes():
         after = _replayed(after, rest)
-    words = [f"{name} {getattr(old, name)} -> {getattr(plan, name)}" for name in plan_changes]
+    shown = ["schedule" if name == "order" else name for name in plan_changes]
+    words = [f"{name} {getattr(old, name)} -> {getattr(plan, name)}" for name in shown]
     return WhatIf(trace, after, (*words, *changes.words()))
+
+
+def _with_order(plan_changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A schedule given as a file is an order of one's own."""
+    named = plan_changes.get("schedule")
+    if named is None or named in SCHEDULES or not Path(named).suffix:
+        return dict(plan_changes)
+    order = read_schedule(named)
+    rest = {name: value for name, value in plan_changes.items() if name != "schedule"}
+    return rest | {"order": order.to_text(), "pp": order.num_ranks}
 
 
 def _replayed(predicted: Trace, changes: Changes) -> Trace:
