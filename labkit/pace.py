@@ -3,8 +3,10 @@
 In: "forward=20ms,backward=40ms". Out: a frozen `Pace`. The engine holds every operation to it by sleeping.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from labkit import quantity
 
@@ -15,7 +17,10 @@ over to the next ones, which sleep less. More shows in the trace: then this mach
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds one stage needs for one microbatch; a whole backward takes both halves. 0 leaves the real duration."""
+    """Seconds one rank needs for one microbatch; a whole backward takes both halves. 0 leaves the real duration.
+
+    A rank's stages share them, so that schedules which cut the same model finer can be compared.
+    """
 
     forward_s: float = 0.0
     backward_input_s: float = 0.0
@@ -30,6 +35,11 @@ class Pace:
     @property
     def backward_s(self) -> float:
         return self.backward_input_s + self.backward_weight_s
+
+    def of_stage(self, stages_per_rank: int) -> Pace:
+        """What one of so many equal stages of a rank takes."""
+        work = {name: value / stages_per_rank for name, value in vars(self).items() if name != "optimizer_s"}
+        return replace(self, **work)
 
     @property
     def longest_s(self) -> float:

@@ -125,6 +125,11 @@ class Plan:
         return schedule.generate(self.schedule, self.pp, self.microbatches, self.virtual)
 
     @property
+    def stage_pace(self) -> Pace | None:
+        """The set durations of one stage."""
+        return self.pace.of_stage(self.virtual) if self.pace else None
+
+    @property
     def splits_backward(self) -> bool:
         """Whether its schedule computes input and weight gradients apart."""
         halves = {schedule.Kind.BACKWARD_INPUT, schedule.Kind.BACKWARD_WEIGHT}

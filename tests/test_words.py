@@ -90,3 +90,7 @@ def test_a_backward_is_split_evenly_unless_its_halves_are_given():
     assert as_pace("backward_input=1ms,backward_weight=2ms").backward_s == pytest.approx(0.003)
     with pytest.raises(ValueError, match="not both"):
         as_pace("backward=1ms,backward_input=1ms")
+
+
+def test_a_ranks_stages_share_its_pace():
+    assert as_pace("forward=20ms,backward=40ms,optimizer=7ms").of_stage(2) == Pace(0.01, 0.01, 0.01, 0.007)

@@ -61,7 +61,7 @@ def _emulation_notes(trace: Trace) -> list[str]:
 
 def _set_ns(plan: dict[str, Any]) -> pl.Expr:
     """The duration that the plan sets for each kind of stage event."""
-    pace = as_pace(plan["pace"])
+    pace = as_pace(plan["pace"]).of_stage(plan.get("virtual") or 1)
     seconds = {
         Kind.STAGE_FORWARD: pace.forward_s,
         Kind.STAGE_BACKWARD: pace.backward_s,

@@ -116,7 +116,7 @@ class _Session:
         limits = {"max_events": plan.max_events, "value_limit_bytes": plan.value_limit_bytes}
         self._recorder = Recorder(rank, list(task.names), board=board, **limits) if plan.record else None
         self._cuda_clock = CudaClock() if plan.backend == "nccl" else None
-        device = Device(plan.pace, plan.time_scale, self._cuda_clock.mark if self._cuda_clock else None)
+        device = Device(plan.stage_pace, plan.time_scale, self._cuda_clock.mark if self._cuda_clock else None)
         self.wire = Wire(
             plan.mesh,
             device,

@@ -1,6 +1,6 @@
 """What one captured run teaches about durations: a Trace in, the durations of another plan out.
 
-Where the new plan sets a pace, its durations are set: per stage and microbatch, whatever the stage holds (see Pace).
+Where the new plan sets a pace, its durations are set: per rank and microbatch, shared by its stages (see Pace).
 Elsewhere a layer's own work, less its waits, grows with the samples of a microbatch and shrinks with tp.
 """
 
@@ -109,7 +109,7 @@ def _held(old: Plan, new: Plan) -> float:
 
 
 def _set_durations(new: Plan) -> dict[str, float]:
-    pace = new.pace
+    pace = new.stage_pace
     if pace is None:
         return {}
     seconds = {

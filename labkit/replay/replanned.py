@@ -24,7 +24,7 @@ _FREE = (
 def replan(trace: Trace, plan: Plan, *, device_time: str | None = None) -> Trace:
     """What `plan` would take, with the durations that `trace` taught. Source "predicted": nothing of it was run.
 
-    Set durations of a pace hold as they stand (per stage and microbatch); learned ones go with the samples of a
+    Set durations of a pace hold as they stand (per rank and microbatch); learned ones go with the samples of a
     microbatch, the layers of a stage and 1 / tp. Links as the plan gives them; without one, paced syncs cost nothing
     and measured ones what they took. device_time: "wall" or "cpu"; without it, cpu where a measured run had more ranks
     than cores. Raises ReplayError for what cannot be known from the trace.

@@ -93,7 +93,7 @@ def form_groups(choices: Mapping[str, Sequence[str]] | None = None) -> tuple[Gro
     speed = (
         Field("paced", "Set durations", "switch", True, "every operation takes a set time; else this machine's own"),
         Field(
-            "forward_ms", "Forward, ms", "number", 20, "of one stage, one microbatch", low=0, high=5000, needs="paced"
+            "forward_ms", "Forward, ms", "number", 20, "of one rank, one microbatch", low=0, high=5000, needs="paced"
         ),
         Field("backward_ms", "Backward, ms", "number", 40, low=0, high=5000, needs="paced"),
         Field("link", "Link", "choice", "", "emulated between all ranks", (("", "this machine"), *known["link"])),
