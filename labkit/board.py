@@ -11,7 +11,6 @@ import mmap
 import os
 from dataclasses import dataclass
 
-MAX_RANKS = 64
 _SLOTS = 1024  # operations of one group that may be under way before the oldest arrival is overwritten
 CHANNELS = 8  # process groups of one rank
 _WORDS_ACTIVITY = 8
@@ -63,6 +62,16 @@ class Board:
         words[i + 4] = layer
         words[i + 5] = op
         words[i + 6] = t_ns
+
+    def tick(self) -> None:
+        """A sign of life of a rank that sleeps on purpose."""
+        self._count += 1
+        self._words[self._here] = self._count
+
+    def reset(self) -> None:
+        """Forget what the ranks did in an earlier run. Called by the parent before a run."""
+        for i in range(self.num_ranks * _WORDS_ACTIVITY):
+            self._words[i] = 0
 
     def activity(self, rank: int) -> Activity:
         i = rank * _WORDS_ACTIVITY

@@ -16,6 +16,7 @@ import psutil
 
 from labkit import lab, launch
 from labkit.plan import Plan
+from labkit.report import worst_difference
 
 _PACKAGES = ("torch", "jupyterlab", "ipywidgets", "plotly", "anywidget", "voila", "polars", "scikit-learn")
 
@@ -72,5 +73,5 @@ def _two_ranks() -> Finding:
         trace = lab.run(Plan(dp=2, steps=2), verify=True)
     except (RuntimeError, OSError) as error:
         return Finding("a run of 2 ranks", False, str(error))
-    worst = max(value for name, value in trace.meta.equality.items() if name.endswith("_max_abs_diff"))
+    worst = worst_difference(trace.meta.equality)
     return Finding("a run of 2 ranks", worst < 1e-5, f"largest difference from the serial run {worst:.1e}")

@@ -5,8 +5,11 @@ In: a Plan. Out: a Trace with its losses, its proof and its notes.
 
 from __future__ import annotations
 
+import math
 import os
+import pickle
 import platform
+import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -102,6 +105,8 @@ def merge_folder(folder: str | os.PathLike[str]) -> Trace:
     files = [_rank_file(path) for path in sorted(Path(folder).glob("rank*.labkit"))]
     if not files:
         raise FileNotFoundError(f"no rank*.labkit in {folder}: give the --out folder of labkit.engine.worker")
+    if any((file.plan, file.job) != (files[0].plan, files[0].job) for file in files):
+        raise ValueError(f"{folder} holds files of different jobs: give each job an empty --out folder")
     plan = Plan.from_dict(files[0].plan)
     missing = sorted(set(range(plan.num_ranks)) - {file.rank for file in files})
     if missing:
@@ -131,7 +136,12 @@ def _pickled(plan: Plan, task: Any) -> bytes | None:
     import cloudpickle
 
     task.check(plan)
-    return cloudpickle.dumps(task)
+    try:
+        return cloudpickle.dumps(task)
+    except (TypeError, pickle.PicklingError) as error:
+        raise PlanError(
+            f"the task cannot be sent to the ranks: {error}; keep locks, files and the like out of it"
+        ) from None
 
 
 def _trace(plan: Plan, results: Results, started: float | None = None) -> Trace:
@@ -148,15 +158,23 @@ def _trace(plan: Plan, results: Results, started: float | None = None) -> Trace:
         seconds=_seconds(done) if whole else {},
     )
     trace = merge(results.parts, meta)
-    notes = analysis.notes(trace) if whole else (*analysis.notes(trace), "the run did not finish: this is its part")
+    notes = (*analysis.notes(trace), *_outcome_notes(meta.losses, whole))
     seconds = trace.meta.seconds | ({"total": time.monotonic() - started} if started is not None else {})
     return replace(trace, meta=replace(trace.meta, notes=notes, seconds=seconds))
 
 
+def _outcome_notes(losses: Sequence[float], whole: bool) -> list[str]:
+    lost = next((step for step, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    notes = (
+        [] if lost is None else [f"the loss is no finite number from step {lost} on: the training diverged, lower lr"]
+    )
+    return notes if whole else [*notes, "the run did not finish: this is what was recorded until then"]
+
+
 def _seconds(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """to_first_step: until the slowest rank had done its first step; step_median: of the slowest rank's steps."""
-    steps = sorted(max(step) for step in zip(*(outcome.step_seconds for outcome in outcomes), strict=True))
+    steps = [max(step) for step in zip(*(outcome.step_seconds for outcome in outcomes), strict=True)]
     return {
         "to_first_step": max(outcome.first_step_seconds for outcome in outcomes),
-        "step_median": steps[len(steps) // 2],
+        "step_median": statistics.median(steps),
     }

@@ -25,7 +25,7 @@ from typing import Any
 from labkit.board import Board, board_bytes
 from labkit.job import Job
 from labkit.plan import Plan, PlanError
-from labkit.watch import HANG_AFTER_S, Progress, Rank, Results, RunError, Watch, log_tail, read_log
+from labkit.watch import HANG_AFTER_S, Progress, Rank, Results, RunCancelled, RunError, Watch, log_tail, read_log
 
 _START_TIMEOUT_S = 120.0
 _RENEW_AFTER_RUNS = 200  # torch's caches grow by some 50 KB a run; new ranks take a tenth of a second
@@ -35,7 +35,7 @@ class Pool:
     """Warm ranks on this machine. One run at a time; `run` may be called from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._pid = threading.Lock(), os.getpid()
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["labkit.engine.preload"])
         self._ranks: list[Rank] = []
@@ -58,10 +58,12 @@ class Pool:
     ) -> Results:
         """Run a plan and return what its ranks deliver. Raises RunError, RunCancelled; blocks until then."""
         check_machine(plan)
-        with self._lock:
+        self._wait_for_turn(cancelled)
+        try:
             try:
                 self._ensure(plan)
                 self._run += 1
+                self._board.reset()
                 job = Job(self._run, plan, task, with_state, self._store_port)
                 for rank in self._ranks[: plan.num_ranks]:
                     rank.pipe.send(job)
@@ -70,16 +72,29 @@ class Pool:
             except BaseException:  # an interrupt too must leave no rank in the middle of a run
                 self._kill()
                 raise
+        finally:
+            self._lock.release()
+
+    def _wait_for_turn(self, cancelled: threading.Event | None) -> None:
+        """Take the pool's lock; another thread's run may hold it for long."""
+        while not self._lock.acquire(timeout=0.1):
+            if cancelled is not None and cancelled.is_set():
+                raise RunCancelled("the run was cancelled before it began", rank=None, log="", results=Results([]))
 
     def warm_up(self, num_ranks: int = 1) -> None:
         """Have torch loaded and ranks waiting, so that the first run starts at once."""
         with self._lock:
-            self._ensure(Plan(dp=num_ranks, global_batch=num_ranks, max_ranks=num_ranks))
+            try:
+                self._ensure(Plan(dp=num_ranks, global_batch=num_ranks, max_ranks=num_ranks))
+            except BaseException:
+                self._kill()
+                raise
 
     def close(self) -> None:
         """Stop all ranks. The next run starts new ones."""
-        with self._lock:
-            self._kill()
+        if os.getpid() == self._pid:  # a fork of the user's program must not stop its parent's ranks
+            with self._lock:
+                self._kill()
 
     # -- ranks
 
@@ -91,7 +106,7 @@ class Pool:
             self._renewed_at = self._run
         if len(self._ranks) >= plan.num_ranks:
             return
-        capacity = max(plan.num_ranks, plan.max_ranks)
+        capacity = max(plan.num_ranks, Plan.max_ranks)
         if self._board is None or capacity > self._board.num_ranks:
             self._kill()
             self._board_file = tempfile.TemporaryFile()  # noqa: SIM115 - shared until the pool is killed

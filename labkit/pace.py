@@ -50,12 +50,22 @@ class Pace:
         return ",".join(f"{name}={getattr(self, name + '_s') * 1e3:g}ms" for name in names)
 
 
+def _read(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    names = [name.strip() for name, _, _ in pairs]
+    if any(not equals for _, equals, _ in pairs) or len(set(names)) < len(names):
+        raise ValueError(f"pace {text!r}: give each duration once, e.g. forward=20ms,backward=40ms")
+    return {name: value for name, (_, _, value) in zip(names, pairs)}
+
+
 def as_pace(spec: Pace | str | Mapping[str, object]) -> Pace:
     """A pace from text or a mapping: forward, backward (split evenly) or backward_input/backward_weight, optimizer."""
     if isinstance(spec, Pace):
         return spec
     if isinstance(spec, str):
-        spec = dict(part.partition("=")[::2] for part in spec.split(",") if part)
+        spec = _read(spec)
+    if not isinstance(spec, Mapping) or not spec:
+        raise ValueError(f"pace {spec!r}: give at least one duration, e.g. forward=20ms,backward=40ms")
     durations = {key.strip().removesuffix("_s"): quantity.seconds(value) for key, value in spec.items()}
     if "backward" in durations:
         if {"backward_input", "backward_weight"} & set(durations):

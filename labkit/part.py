@@ -46,3 +46,4 @@ class RankFile(msgspec.Struct, frozen=True):
     parts: list[bytes]
     step_seconds: list[float]
     first_step_seconds: float
+    job: str  # names the torchrun job, so that files of two jobs are not mixed

@@ -37,7 +37,7 @@ def compare(parallel: Sequence[Outcome], serial: Sequence[Outcome]) -> Equality:
     here, there = _merged(parallel), _merged(serial)
     losses = zip(global_losses(parallel), global_losses(serial), strict=True)
     return Equality(
-        loss_max_abs_diff=max(abs(a - b) for a, b in losses),
+        loss_max_abs_diff=float(np.max([abs(a - b) for a, b in losses])),
         grad_max_abs_diff=_largest(here[1], there[1]),
         weight_max_abs_diff=_largest(here[0], there[0]),
         replicas_identical=_replicas_identical(parallel),
@@ -63,7 +63,7 @@ def _largest(here: Arrays, there: Arrays) -> float:
         odd = sorted(here.keys() ^ there.keys())
         raise AssertionError(f"the two runs do not hold the same parameters: {', '.join(odd)}")
     differences = [np.abs(here[name].astype(np.float64) - there[name]).max(initial=0.0) for name in here]
-    return float(max(differences, default=0.0))
+    return float(np.max(differences, initial=0.0))  # unlike max(), says so if any is not a number
 
 
 def _replicas_identical(outcomes: Sequence[Outcome]) -> bool:

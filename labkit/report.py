@@ -5,7 +5,10 @@ In: a Trace. Out: a dict of plain data, or text.
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from labkit import analysis
 from labkit.trace import Trace
@@ -19,8 +22,8 @@ def summary(trace: Trace) -> dict[str, Any]:
         "kind": meta.source,
         "world_size": meta.num_ranks,
         "plan": meta.plan,
-        "losses": list(meta.losses),
-        "equality": meta.equality,
+        "losses": [_finite(loss) for loss in meta.losses],
+        "equality": meta.equality and {name: _finite(value) for name, value in meta.equality.items()},
         "counts": analysis.counts(trace),
         "sync": analysis.sync_totals(trace),
         "bubble_fraction": bubble.of_total if bubble else None,
@@ -38,9 +41,10 @@ def describe(trace: Trace) -> str:
     """The same for reading."""
     facts = summary(trace)
     lines = [trace.title, f"  {trace.events.height:,} events on {facts['world_size']} ranks"]
-    if facts["losses"]:
-        lines.append(f"  loss {facts['losses'][0]:.4f} -> {facts['losses'][-1]:.4f} in {len(facts['losses'])} steps")
-    lines += [_equality_line(facts["equality"])] if facts["equality"] else []
+    losses = trace.meta.losses
+    if losses:
+        lines.append(f"  loss {losses[0]:.4f} -> {losses[-1]:.4f} in {len(losses)} steps")
+    lines += [_equality_line(trace.meta.equality)] if trace.meta.equality else []
     lines += [
         f"  {axis}: {total['count']:g} syncs of {size_words(total['bytes'])} together, per rank and step"
         for axis, total in facts["sync"].items()
@@ -53,15 +57,25 @@ def describe(trace: Trace) -> str:
     seconds = facts["seconds"]
     if "step_median" in seconds:
         lines.append(
-            f"  {seconds['to_first_step']:.2f} s to the first step, {seconds['step_median'] * 1e3:.1f} ms a step, "
-            f"{seconds.get('total', 0):.2f} s in all"
+            f"  {seconds['to_first_step']:.2f} s to the first step, {seconds['step_median'] * 1e3:.1f} ms a step"
+            + (f", {seconds['total']:.2f} s in all" if "total" in seconds else "")
         )
     lines += [f"  note: {note}" for note in facts["notes"]]
     return "\n".join(lines)
 
 
+def _finite(value: float) -> float | None:
+    """JSON has no word for not-a-number."""
+    return value if math.isfinite(value) else None
+
+
+def worst_difference(equality: dict[str, Any]) -> float:
+    """The largest of the differences; not a number if any is not."""
+    return float(np.max([value for name, value in equality.items() if name.endswith("_max_abs_diff")]))
+
+
 def _equality_line(equality: dict[str, Any]) -> str:
-    worst = max(value for name, value in equality.items() if name.endswith("_max_abs_diff"))
+    worst = worst_difference(equality)
     same = "replicas bit-identical" if equality["replicas_identical"] else "REPLICAS DIFFER"
     return f"  largest difference from the serial run: {worst:.1e} (losses, gradients, weights); {same}"
 

@@ -105,28 +105,40 @@ def _take_order(plan: Plan, put: Callable[[str, Any], None]) -> None:
 
 def _links(spec: Any) -> dict[str, Link]:
     """One link for all axes, or one per axis."""
-    if isinstance(spec, Mapping) and set(spec) <= set(AXES) and spec:
+    if not isinstance(spec, str | Link | Mapping):
+        raise PlanError(f"link={spec!r}: give a preset's name, or latency=5us,bandwidth=25GB/s, or one for each axis")
+    by_axis = isinstance(spec, Mapping) and not {"latency", "bandwidth", "latency_s", "bandwidth_bytes_s"} & set(spec)
+    if by_axis and not set(spec) <= set(AXES):
+        raise PlanError(f"link for {', '.join(sorted(set(spec) - set(AXES)))}: the axes are {', '.join(AXES)}")
+    if by_axis:
         return {axis: as_link(link) for axis, link in spec.items()}
     return dict.fromkeys(AXES, as_link(spec))
 
 
+_MANY = 2**40
+
 _INTEGERS = {
-    "layers": 1, "width": 1, "heads": 1, "context": 1, "dp": 1, "tp": 1, "pp": 1, "zero": 0, "microbatches": 1,
-    "virtual": 1, "global_batch": 1, "steps": 1, "seed": 0, "value_limit_bytes": 0, "max_events": 1, "max_ranks": 1,
+    "layers": (1, 10**6), "width": (1, 10**6), "heads": (1, 10**4), "context": (1, 10**4), "dp": (1, 10**6),
+    "tp": (1, 10**6), "pp": (1, 10**6), "zero": (0, _MANY), "microbatches": (1, 10**6), "virtual": (1, 10**4),
+    "global_batch": (1, 10**7), "steps": (1, 10**9), "seed": (0, _MANY), "value_limit_bytes": (0, _MANY),
+    "max_events": (1, _MANY), "max_ranks": (1, _MANY),
 }  # fmt: skip
-"""Whole-number fields and their least value."""
+"""Whole-number fields, their least and their greatest value."""
+
+_LARGEST_MODEL = 2_000_000_000  # parameters; four bytes each, and as many for gradients
 
 _FLAGS = ("sequence_parallel", "recompute", "offload")
 _POSITIVE = ("lr", "bucket_mb", "time_scale")
 
 
 def _check_types(plan: Plan) -> None:
-    for name, least in _INTEGERS.items():
+    _check_texts(plan)
+    for name, (least, most) in _INTEGERS.items():
         value = getattr(plan, name)
         if value is None and name in ("microbatches", "virtual"):
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-            raise PlanError(f"{name}={value!r}: give a whole number of at least {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise PlanError(f"{name}={value!r}: give a whole number of at least {least}, at most {most:,}")
     for name in _FLAGS:
         if not isinstance(getattr(plan, name), bool):
             raise PlanError(f"{name}={getattr(plan, name)!r}: give true or false")
@@ -134,8 +146,23 @@ def _check_types(plan: Plan) -> None:
         value = getattr(plan, name)
         if value is None and name == "lr":
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise PlanError(f"{name}={value!r}: give a finite number above 0")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e30:
+            raise PlanError(f"{name}={value!r}: give a finite number above 0, at most 1e30")
+    if plan.bucket_mb > 1e6 or plan.time_scale > 1e9:
+        raise PlanError(f"bucket_mb {plan.bucket_mb:g} is at most 1e6, time_scale {plan.time_scale:g} at most 1e9")
+
+
+def _check_texts(plan: Plan) -> None:
+    for name in (*CHOICES, "schedule", "order"):
+        value = getattr(plan, name)
+        if not isinstance(value, str) and not (value is None and name in ("schedule", "order")):
+            raise PlanError(f"{name}={value!r}: give text")
+    if not isinstance(plan.record, tuple) or not all(isinstance(item, str) for item in plan.record):
+        raise PlanError(f"record={plan.record!r}: give some of {', '.join(RECORD)}")
+    if plan.split is not None and not (
+        isinstance(plan.split, tuple) and all(type(number) is int and number > 0 for number in plan.split)
+    ):
+        raise PlanError(f"split={plan.split!r}: give the number of layers of every stage, e.g. (3, 2, 2, 1)")
 
 
 # ---- checks: one rule each
@@ -151,6 +178,8 @@ def _check_choices(plan: Plan) -> None:
     if plan.schedule is not None and plan.schedule not in (*schedule.SCHEDULES, "own"):
         hint = suggest(plan.schedule, schedule.SCHEDULES)
         raise PlanError(f"unknown schedule {plan.schedule!r}{hint}: known are {', '.join(schedule.SCHEDULES)}")
+    if "memory" in plan.record and "compute" not in plan.record:
+        raise PlanError("record memory: it is written on the events of compute, so record compute too")
     for item in plan.record:
         if item not in RECORD:
             raise PlanError(f"record {item!r}{suggest(item, RECORD)}: known are {', '.join(RECORD)}")
@@ -230,6 +259,10 @@ def _check_tensor_parallel(plan: Plan) -> None:
         raise PlanError(f"heads {plan.heads} do not divide over tp {plan.tp}: choose {_round_up(plan.heads, plan.tp)}")
     if plan.sequence_parallel and plan.context % plan.tp:
         raise PlanError(f"context {plan.context} does not divide over tp {plan.tp} ranks of sequence parallelism")
+    if plan.tensor == "by_hand" and plan.task == "chars" and 128 % plan.tp:
+        raise PlanError(f"tp {plan.tp} by hand cuts the head's 128 characters into equal parts: choose tp 2, 4 or 8")
+    if plan.task == "digits" and plan.layers == 1 and 10 % plan.tp:
+        raise PlanError(f"tp {plan.tp}: the only layer's 10 outputs do not divide: choose tp 2 or 5, or 2 layers")
     if plan.sequence_parallel and plan.tensor == "by_hand":
         raise PlanError("sequence_parallel is torch's: with tensor='by_hand' leave it out, or use tensor='dtensor'")
 
@@ -242,6 +275,12 @@ def _check_emulation(plan: Plan) -> None:
 
 
 def _check_sizes(plan: Plan) -> None:
+    per_layer = {"chars": 12, "digits_cnn": 9}.get(plan.task, 1) * plan.width**2
+    if plan.task != "own" and per_layer * plan.layers > _LARGEST_MODEL:
+        raise PlanError(
+            f"width {plan.width} and {plan.layers} layers make about {per_layer * plan.layers:.1e} parameters: runs "
+            f"here have at most {_LARGEST_MODEL:.0e}; choose a smaller width"
+        )
     if plan.task == "chars" and plan.width % plan.heads:
         wider = _round_up(plan.width, plan.heads)
         raise PlanError(f"width {plan.width} does not divide into {plan.heads} heads: choose {wider}")

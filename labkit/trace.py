@@ -6,6 +6,7 @@ A trace is one Parquet file with its metadata inside; nothing in it is ever unpi
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -125,7 +126,7 @@ class Trace:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write one Parquet file; an existing file stays whole until the new one is."""
-        path = Path(path)
+        path = Path(path).resolve()  # through a link, not over it
         metadata = msgspec.json.encode(self.meta).decode()
         try:
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
@@ -136,7 +137,7 @@ class Trace:
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)
-        except OSError as error:
+        except (OSError, pl.exceptions.PolarsError) as error:  # polars has its own words for a full disk
             raise OSError(f"cannot save the trace to {path}: {error}; give another path or free some space") from error
         return path
 
@@ -148,7 +149,7 @@ def load(path: str | os.PathLike[str]) -> Trace:
         raise TraceError(f"no trace at {path}: give the .parquet file that `labkit run --out` or Trace.save wrote")
     try:
         metadata = pl.read_parquet_metadata(path)
-        meta = msgspec.json.decode(metadata[_METADATA_KEY], type=Meta)
+        meta = _decode_meta(metadata[_METADATA_KEY])
         events = pl.read_parquet(path)
     except KeyError:
         raise TraceError(f"{path} is a Parquet file, but not a labkit trace: it has no labkit metadata") from None
@@ -158,6 +159,15 @@ def load(path: str | os.PathLike[str]) -> Trace:
     if missing:
         raise TraceError(f"{path} lacks the columns {', '.join(missing)}: it was written by another version")
     return Trace(events.select(list(SCHEMA)).cast(SCHEMA), meta)
+
+
+def _decode_meta(text: str) -> Meta:
+    """JSON knows no not-a-number: a diverged run's losses and differences are null in the file."""
+    plain = msgspec.json.decode(text)
+    plain["losses"] = [math.nan if loss is None else loss for loss in plain.get("losses", ())]
+    if plain.get("equality"):
+        plain["equality"] = {k: math.nan if v is None else v for k, v in plain["equality"].items()}
+    return msgspec.convert(plain, Meta)
 
 
 def merge(parts: Sequence[Part], meta: Meta) -> Trace:

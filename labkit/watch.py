@@ -30,7 +30,8 @@ HANG_AFTER_S = 8.0
 _HANG_AFTER_UNRECORDED_S = 60.0  # with nothing recorded only whole steps show progress
 _GRACE_S = 0.3  # after a fault, for the other ranks to say what they saw
 _TICK_S = 0.05
-_LOG_TAIL_BYTES = 2000
+_LOG_BYTES, _LOG_TAIL, _STACK_LINES = 32_000, 2000, 15
+_STACK = "(most recent call first):"  # how faulthandler begins a dump
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,7 @@ class Watch:
         self._ranks, self._board, self._plan = ranks, board, plan
         self._on_progress, self._cancelled = on_progress, cancelled
         self._started = self._moved = time.monotonic()
-        self._hang_after_s = hang_after_s + 2 * plan.time_scale * (plan.pace.longest_s if plan.pace else 0)
-        if not plan.record:
-            self._hang_after_s = max(self._hang_after_s, _HANG_AFTER_UNRECORDED_S)
+        self._hang_after_s = hang_after_s if plan.record else max(hang_after_s, _HANG_AFTER_UNRECORDED_S)
         self._results = Results([None] * len(ranks))
         self._steps = [0] * len(ranks)
         self._faults: dict[int, _Fault] = {}
@@ -188,9 +187,10 @@ class Watch:
         time.sleep(0.2)
         lines = [f"  rank {n} ({_process_state(self._ranks[n])}): {self._activity(n)}" for n in range(len(self._ranks))]
         number = stuck[0]
+        others = ", and the others wait for it" if len(stuck) < len(silent) else ""
         message = (
-            f"rank {number} hangs: no rank had an event for {self._hang_after_s:.0f} s, and the others wait for it; "
-            f"all were stopped (a longer limit: hang_after_s=)\n" + "\n".join(lines)
+            f"rank {number} hangs: no rank had an event for {self._hang_after_s:.0f} s{others}; all were stopped. "
+            f"If a layer may take so long, allow it: hang_after_s=, or --hang-after\n" + "\n".join(lines)
         )
         return RunError(message + log_tail(self._ranks[number]), **self._at(number))
 
@@ -209,9 +209,13 @@ class Watch:
 
 
 def read_log(rank: Rank) -> str:
+    """The end of what a rank printed; of a stack dump its first lines, which are where the rank is."""
     size = os.fstat(rank.log.fileno()).st_size
-    tail = os.pread(rank.log.fileno(), _LOG_TAIL_BYTES, max(0, size - _LOG_TAIL_BYTES))
-    return tail.decode(errors="replace").strip()
+    text = os.pread(rank.log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES)).decode(errors="replace").strip()
+    printed, dump, stack = text.rpartition(_STACK)
+    if not dump:
+        return text[-_LOG_TAIL:]
+    return (printed[-_LOG_TAIL:] + dump + "\n".join(stack.splitlines()[:_STACK_LINES])).strip()
 
 
 def log_tail(rank: Rank) -> str:

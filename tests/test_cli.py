@@ -44,6 +44,12 @@ def test_bad_input_is_refused_in_words_before_anything_starts(arguments, words):
     assert "Traceback" not in result.output
 
 
+def test_out_never_replaces_a_device(tmp_path):
+    result = invoke("run", "--out", "/dev/null")
+    assert result.exit_code == 2
+    assert "cannot write /dev/null" in result.stderr
+
+
 def test_what_is_no_trace(tmp_path):
     (tmp_path / "x.parquet").write_text("no")
     assert invoke("show", tmp_path / "x.parquet").exit_code == 2

@@ -1,5 +1,9 @@
 """A trace: one table, one file, nothing lost on the way, and clear words for what is no trace."""
 
+import math
+import subprocess
+import sys
+
 import numpy as np
 import polars as pl
 import pytest
@@ -87,6 +91,43 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
         trace.save(path)
     assert path.read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
+
+
+FULL = """
+import resource, signal, sys
+from labkit.trace import Meta, from_events
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+rows = [{"rank": i % 7, "kind": "forward", "start_ns": i * i, "end_ns": i**3} for i in range(20_000)]
+try:
+    from_events(rows, Meta("measured")).save(sys.argv[1])
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_is_really_full(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, tmp_path / "a.parquet"], capture_output=True, text=True, check=True
+    )
+    assert "free some space" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_a_number_survives_the_file(tmp_path):
+    meta = Meta(
+        "measured", losses=(1.0, math.nan), equality={"loss_max_abs_diff": math.nan, "replicas_identical": True}
+    )
+    again = load(from_events([], meta).save(tmp_path / "a.parquet")).meta
+    assert again.losses[0] == 1 and math.isnan(again.losses[1])
+    assert math.isnan(again.equality["loss_max_abs_diff"]) and again.equality["replicas_identical"] is True
+
+
+def test_saving_through_a_link_writes_where_it_points(tmp_path):
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "real.parquet")
+    from_events([], META).save(tmp_path / "link.parquet")
+    assert (tmp_path / "link.parquet").is_symlink()
+    assert load(tmp_path / "real.parquet").meta == META
 
 
 @pytest.mark.parametrize("content", [b"", b"not parquet at all", b"PAR1" + b"\0" * 100 + b"PAR1"])

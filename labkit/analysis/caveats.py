@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from labkit.event import STAGE_KINDS, Kind
+from labkit.link import as_link, link_seconds
 from labkit.pace import CARRIED_OPERATIONS, as_pace
 from labkit.trace import Trace
 
@@ -51,11 +52,9 @@ def _emulation_notes(trace: Trace) -> list[str]:
     plan = trace.meta.plan or {}
     if plan.get("pace"):
         work = trace.of(*STAGE_KINDS).with_columns(_set_ns(plan).alias("set_ns"))
-        found = [_emulated_device_note(trace), _late_note(work, "operations", CARRIED_OPERATIONS, plan)]
+        found = [_emulated_device_note(work), _late_note(work, "operations", CARRIED_OPERATIONS, plan)]
     else:
-        took_ns = pl.col("end_ns") - pl.col("start_ns") - pl.col("late_ns")
-        syncs = trace.of("sync").with_columns(took_ns.clip(1).alias("set_ns"))
-        found = [_late_note(syncs, "syncs", _SLOW_SHARE, plan)]
+        found = [_late_note(_with_link_times(trace.of("sync"), plan), "syncs", _SLOW_SHARE, plan)]
     return [note for note in found if note]
 
 
@@ -72,8 +71,27 @@ def _set_ns(plan: dict[str, Any]) -> pl.Expr:
     return pl.col("kind").cast(pl.String).replace_strict(set_ns, return_dtype=pl.Int64)
 
 
-def _emulated_device_note(trace: Trace) -> str | None:
-    late = trace.of(*STAGE_KINDS)["late_ns"].drop_nulls()
+def _with_link_times(syncs: pl.DataFrame, plan: dict[str, Any]) -> pl.DataFrame:
+    """Each sync with `set_ns`, what its axis' link takes for it."""
+    kinds = syncs.select("axis", "op", "size_bytes", pl.col("group").list.len().alias("num_ranks")).unique()
+    times = [_link_ns(plan, **kind) for kind in kinds.to_dicts()]
+    syncs = syncs.with_columns(pl.col("group").list.len().alias("num_ranks"))
+    return syncs.join(
+        kinds.with_columns(pl.Series("set_ns", times, dtype=pl.Int64)),
+        on=["axis", "op", "size_bytes", "num_ranks"],
+        nulls_equal=True,
+    )
+
+
+def _link_ns(plan: dict[str, Any], axis: str, op: str, size_bytes: int, num_ranks: int) -> int:
+    link = (plan.get("link") or {}).get(axis.partition("+")[0])
+    if link is None:
+        return 0
+    return int(sum(link_seconds(as_link(link), op, size_bytes, num_ranks)) * plan.get("time_scale", 1.0) * 1e9)
+
+
+def _emulated_device_note(work: pl.DataFrame) -> str | None:
+    late = work.filter(pl.col("set_ns") > 0)["late_ns"].drop_nulls()
     if late.is_empty():
         return None
     return (

@@ -42,7 +42,7 @@ def check_out(out: Path | None) -> None:
     if out is None:
         return
     folder = out.resolve().parent
-    if out.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+    if (out.exists() and not out.is_file()) or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ValueError(f"cannot write {out}: give a file name in a folder that exists and is writable")
 
 

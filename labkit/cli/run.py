@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from labkit.cli.common import check_out, errors, flag, save
+from labkit.quantity import seconds
 
 
 def run(
@@ -48,20 +49,27 @@ def run(
     value_limit_bytes: Annotated[str | None, flag("Record tensor values up to this size, e.g. 64KiB (0).")] = None,
     max_events: Annotated[int | None, flag("Events kept per rank (1,000,000).")] = None,
     max_ranks: Annotated[int | None, flag("Most ranks to start here (16).")] = None,
+    hang_after: Annotated[str, flag("Time without any event that counts as a hang (8s).")] = "8s",
     verify: Annotated[bool, flag("Train serially too and compare losses, gradients and weights.")] = False,
     out: Annotated[Path | None, flag("Save the trace to this .parquet file.")] = None,
     as_json: Annotated[bool, flag("Print one JSON object.", "--json")] = False,
 ) -> None:
     """Run a plan as real processes and say what happened."""
     given = {name: value for name, value in locals().items() if value is not None}
-    for name in ("verify", "out", "as_json", "plan"):
+    for name in ("verify", "out", "as_json", "plan", "hang_after"):
         given.pop(name, None)
     with errors():
         from labkit import lab, report
 
         checked = _plan(plan, given)
         check_out(out)
-        trace = lab.run(checked, verify=verify, on_progress=None if as_json else _show_progress)
+        options = {"on_progress": None if as_json else _show_progress, "hang_after_s": seconds(hang_after)}
+        try:
+            trace = lab.run(checked, verify=verify, **options)
+        except lab.RunError as error:
+            if out is not None:
+                save(error.trace, out)
+            raise
         print(json.dumps(report.summary(trace)) if as_json else report.describe(trace))
         if out is not None:
             save(trace, out, quiet=as_json)

@@ -90,16 +90,21 @@ def _powers_below(limit: int) -> list[int]:
 
 def naive_average(module: nn.Module, group: Group) -> None:
     """One all-reduce for every parameter's gradient, after backward: no buckets, no overlap."""
-    for parameter in module.parameters():
-        dist.all_reduce(parameter.grad, group=group)
-        parameter.grad /= group.size()
+    for grad in _grads(module):
+        dist.all_reduce(grad, group=group)
+        grad /= group.size()
+
+
+def _grads(module: nn.Module) -> list[Tensor]:
+    """Of all parameters that are trained."""
+    return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
 
 
 def _average_with(all_reduce: Callable[[Tensor, Group], None]) -> Callable[[nn.Module, Group], None]:
     """All gradients in one flat tensor, summed by `all_reduce` and divided."""
 
     def average(module: nn.Module, group: Group) -> None:
-        grads = [p.grad for p in module.parameters()]
+        grads = _grads(module)
         flat = torch.cat([grad.view(-1) for grad in grads])
         all_reduce(flat, group)
         flat /= group.size()
@@ -197,7 +202,8 @@ class RowLinear(nn.Module):
         self.weight, self.bias = _slice(whole.weight, group, dim=1), whole.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        return _AddOut.apply(F.linear(x, self.weight), self.group) + self.bias
+        y = _AddOut.apply(F.linear(x, self.weight), self.group)
+        return y if self.bias is None else y + self.bias
 
 
 def share_input(module: nn.Module, group: Group) -> None:
@@ -205,7 +211,9 @@ def share_input(module: nn.Module, group: Group) -> None:
     module.register_forward_pre_hook(lambda _, args: (_CopyIn.apply(args[0], group), *args[1:]))
 
 
-def _slice(parameter: nn.Parameter, group: Group, *, dim: int) -> nn.Parameter:
+def _slice(parameter: nn.Parameter | None, group: Group, *, dim: int) -> nn.Parameter | None:
+    if parameter is None:  # a layer without bias
+        return None
     return nn.Parameter(parameter.detach().chunk(group.size(), dim=dim)[group.rank()].clone())
 
 

@@ -22,11 +22,13 @@ _MAX_RESERVE = 0.5  # of an operation's duration
 _WAKE_UP_NS = 120_000  # a sleeping process wakes up about so late here; the rest is spent spinning
 
 
-def sleep_until(t_ns: int) -> None:
-    """Return at `t_ns` of the monotonic clock, within some 10 us where a core is free."""
+def sleep_until(t_ns: int, alive: Callable[[], None] = lambda: None) -> None:
+    """Return at `t_ns` of the monotonic clock, within some 10 us where a core is free. Calls `alive` every second."""
     left_ns = t_ns - time.monotonic_ns()
-    if left_ns > _WAKE_UP_NS:
-        time.sleep((left_ns - _WAKE_UP_NS) / 1e9)
+    while left_ns > _WAKE_UP_NS:
+        time.sleep(min(1.0, (left_ns - _WAKE_UP_NS) / 1e9))
+        alive()
+        left_ns = t_ns - time.monotonic_ns()
     while time.monotonic_ns() < t_ns:
         pass
 
@@ -35,8 +37,13 @@ class Device:
     """One rank's device. Times in ns."""
 
     def __init__(
-        self, pace: Pace | None = None, time_scale: float = 1.0, real_ns: Callable[[], int] | None = None
+        self,
+        pace: Pace | None = None,
+        time_scale: float = 1.0,
+        real_ns: Callable[[], int] | None = None,
+        alive: Callable[[], None] = lambda: None,
     ) -> None:
+        self._alive = alive  # told every second of a long sleep, so that it is not taken for a hang
         self.real_ns = real_ns or time.monotonic_ns  # on a GPU: marks on its stream, see cuda_clock
         self.paced = pace is not None
         self.pace = pace or Pace()
@@ -48,6 +55,9 @@ class Device:
     def set_ns(self, duration_s: float) -> int:
         """A set duration of the plan, with its time scale."""
         return int(duration_s * self._scale)
+
+    def sleep_until(self, t_ns: int) -> None:
+        sleep_until(t_ns, self._alive)
 
     def now(self) -> int:
         return self._front_ns if self.paced else self.real_ns()
@@ -74,7 +84,7 @@ class Device:
         """
         self._front_ns += duration_ns
         reserve_ns = min(self._reserve_ns.get(key, 0), int(duration_ns * _MAX_RESERVE))
-        sleep_until(self._front_ns - reserve_ns)
+        self.sleep_until(self._front_ns - reserve_ns)
         self._awake_ns = time.monotonic_ns()
 
     def worked(self, key: tuple[str, int]) -> None:
@@ -90,7 +100,7 @@ class Device:
         """
         late_ns = time.monotonic_ns() - self._front_ns
         if late_ns <= 0:
-            sleep_until(self._front_ns)
+            self.sleep_until(self._front_ns)
             return 0
         if late_ns > CARRIED_OPERATIONS * duration_ns:
             self._front_ns += late_ns

@@ -1,7 +1,8 @@
 """How many bytes a rank holds: parameters, gradients, optimizer state, and activations kept for backward.
 
-In: the rank's modules and optimizer. Out: four numbers in the recorder, fresh at every event's end. Sizes are of
-allocated tensors of the model, not of the process (the allocator, Python and torch itself come on top).
+In: the rank's layers and optimizer. Out: four numbers in the recorder, fresh at every event's end; of a layer that FSDP
+gathers, the events of that layer count the gathered weights. Sizes are of allocated tensors of the model, not of the
+process (the allocator, Python and torch itself come on top).
 """
 
 from __future__ import annotations
@@ -18,26 +19,43 @@ from labkit.engine.recorder import Recorder
 
 
 class Memory:
-    """Keeps the recorder's four byte counts up to date."""
+    """Keeps the recorder's four byte counts up to date. Layers are known by their codes."""
 
-    def __init__(self, recorder: Recorder, modules: list[nn.Module], optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self, recorder: Recorder, layers: list[tuple[int, nn.Module]], optimizer: torch.optim.Optimizer
+    ) -> None:
         self._recorder, self._optimizer = recorder, optimizer
-        self._parameters = [p for module in modules for p in module.parameters()]
-        self._addresses = {local(p).untyped_storage().data_ptr() for p in self._parameters}
-        self._gathered = [p for module in modules for p in _fsdp_parameters(module)]
-        self._param_bytes = sum(map(_size, self._parameters))
-        self._holds: dict[int, int] = {}
-        recorder.activation_bytes = 0
+        self._parameters = {code: list(layer.parameters()) for code, layer in layers}
+        self._gathered = {code: list(_fsdp_parameters(layer)) for code, layer in layers}
+        self.sharded = any(self._gathered.values())
+        everything = [p for parameters in self._parameters.values() for p in parameters]
+        self._addresses = {local(p).untyped_storage().data_ptr() for p in everything}
+        self._held = dict.fromkeys(self._parameters, (0, 0))  # (parameters, gradients) of each layer
+        self._kept: dict[int, int] = {}
+        recorder.param_bytes = recorder.grad_bytes = recorder.activation_bytes = 0
         self.sample()
         self.sample_optimizer()
 
     def sample(self) -> None:
-        """Parameters and gradients as they are now."""
-        recorder = self._recorder
-        whole = [p._unsharded_param for p in self._gathered if p.sharded_state.name == "UNSHARDED"]
-        recorder.param_bytes = self._param_bytes + sum(_size(p) for p in whole)
-        grads = [p.grad for p in self._parameters] + [p.grad for p in whole]
-        recorder.grad_bytes = sum(_size(grad) for grad in grads if grad is not None)
+        """Parameters and gradients of all layers as they are now."""
+        for code in self._parameters:
+            self.sample_layer(code)
+
+    def sample_work(self, code: int) -> None:
+        """After work on one layer: its own, and with FSDP all, since that also lets go of an earlier layer's weights."""
+        for each in self._parameters if self.sharded else (code,):
+            self.sample_layer(each)
+
+    def sample_layer(self, code: int, *, weights: bool = True) -> None:
+        """One layer's as they are now; without `weights` only its gradients."""
+        own = self._parameters[code]
+        whole = [p._unsharded_param for p in self._gathered[code] if p.sharded_state.name == "UNSHARDED"]
+        before = self._held[code]
+        param_bytes = sum(map(_size, (*own, *whole))) if weights else before[0]
+        grad_bytes = sum(_size(p.grad) for p in (*own, *whole) if p.grad is not None)
+        self._recorder.param_bytes += param_bytes - before[0]
+        self._recorder.grad_bytes += grad_bytes - before[1]
+        self._held[code] = (param_bytes, grad_bytes)
 
     def sample_optimizer(self) -> None:
         """Optimizer state; it grows only in the first step."""
@@ -59,18 +77,19 @@ class Memory:
             return tensor
         size = min(_size(held), storage.nbytes())  # a microbatch is a slice of the loaded batch: count the slice
         self._keep(address, size)
-        return _Saved(tensor, self, address, size)
+        # Detached: an output that its own backward keeps would else refer to itself through the graph, for ever.
+        return _Saved(tensor.detach(), self, address, size)
 
     def _keep(self, address: int, size: int) -> None:
-        holders = self._holds.get(address, 0)
-        self._holds[address] = holders + 1
+        holders = self._kept.get(address, 0)
+        self._kept[address] = holders + 1
         if not holders:
             self._recorder.activation_bytes += size
 
     def let_go(self, address: int, size: int) -> None:
-        self._holds[address] -= 1
-        if not self._holds[address]:
-            del self._holds[address]
+        self._kept[address] -= 1
+        if not self._kept[address]:
+            del self._kept[address]
             self._recorder.activation_bytes -= size
 
 

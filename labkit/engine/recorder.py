@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from labkit.board import Board
@@ -18,8 +19,8 @@ from labkit.part import Names, Part
 CODE = {kind: code for code, kind in enumerate(KINDS)}
 FIELD = {name: place for place, name in enumerate(FIELDS)}
 _SYNC, _WAIT, _VALUE, _LOAD = (CODE[kind] for kind in (Kind.SYNC, Kind.WAIT, Kind.VALUE, Kind.LOAD))
-END, LATE, SIZE = FIELD["end_ns"], FIELD["late_ns"], FIELD["size_bytes"]
-TIMES = [FIELD["start_ns"], END]
+KIND, START, END, LATE, SIZE = (FIELD[name] for name in ("kind", "start_ns", "end_ns", "late_ns", "size_bytes"))
+TIMES = [START, END]
 UNFINISHED = -2
 
 Row = list[int]
@@ -48,14 +49,16 @@ class Recorder:
     """Events of one rank. `step`, `microbatch`, `stage` and `layer` say where training stands now."""
 
     def __init__(
-        self, rank: int, layers: list[str], *, max_events: int, value_limit_bytes: int = 0, board: Board | None = None
-    ) -> None:
+        self, rank: int, layers: list[str], *, max_events: int, value_limit_bytes: int = 0, spans: bool = True,
+        board: Board | None = None,
+    ) -> None:  # fmt: skip
         self.rank = rank
         self.layers, self.ops, self.groups, self.dtypes = Codes(layers), Codes(), Codes(), Codes()
         self.step = self.microbatch = self.layer = NONE
         self.stage = 0
         self.param_bytes = self.grad_bytes = self.optimizer_bytes = self.activation_bytes = NONE
         self.value_limit_bytes = value_limit_bytes
+        self._spans = spans
         self._rows: list[Row | tuple[int, ...]] = []
         self._samples: list[list[int]] = []
         self._values: list[tuple[list[int], bytes]] = []
@@ -75,6 +78,8 @@ class Recorder:
         microbatch: int | None = None, extra: int = NONE,
     ) -> None:  # fmt: skip
         """A piece of work of this rank."""
+        if not self._spans:
+            return
         mb = self.microbatch if microbatch is None else microbatch
         self._append(
             (kind, self.step, mb, self.stage, layer, start_ns, end_ns, cpu_ns, late_ns, NONE, NONE, NONE, NONE, NONE,
@@ -82,7 +87,8 @@ class Recorder:
         )  # fmt: skip
 
     def load(self, start_ns: int, end_ns: int, microbatch: int, samples: list[int]) -> None:
-        self._samples.append(samples)
+        if self._spans and self._room > 0:
+            self._samples.append(samples)
         self.span(_LOAD, start_ns, end_ns, microbatch=microbatch, extra=len(self._samples) - 1)
 
     def sync(
@@ -103,7 +109,7 @@ class Recorder:
         """The rank was blocked in `sync` for this interval."""
         if end_ns > start_ns:
             row = list(sync)
-            row[0], row[5], row[6], row[7], row[8], row[SIZE] = _WAIT, start_ns, end_ns, NONE, NONE, NONE
+            row[KIND], row[START], row[END], row[LATE], row[SIZE] = _WAIT, start_ns, end_ns, NONE, NONE
             self._append(row)
 
     def value(self, what: str, tensor: Tensor, t_ns: int, *, of: int | None = None) -> None:
@@ -111,17 +117,17 @@ class Recorder:
 
         what: weight, input, output ... `of` is the code of its name; else it belongs to the layer at work.
         """
-        size = tensor.numel() * tensor.element_size()
-        if size > self.value_limit_bytes:
+        if tensor.numel() * tensor.element_size() > self.value_limit_bytes:
             return
-        plain = tensor.detach().contiguous().cpu()
-        if plain.dtype.itemsize == 2:  # numpy has no bfloat16
-            plain = plain.float()
-        self._values.append((list(plain.shape), plain.numpy().tobytes()))
+        # A clone: numpy pins the storage it looks at, and FSDP later resizes that of the tensor. numpy has no bfloat16.
+        plain = tensor.detach().to(torch.float32 if tensor.dtype == torch.bfloat16 else tensor.dtype).cpu().clone()
+        data = plain.contiguous().numpy().tobytes() if self._room > 0 else b""
+        if data:
+            self._values.append((list(plain.shape), data))
         self._append(
             (_VALUE, self.step, self.microbatch, self.stage, self.layer if of is None else of, t_ns, t_ns, NONE,
-             NONE, self.ops(what), NONE, NONE, size, self.dtypes(str(plain.dtype).removeprefix("torch.")), NONE, NONE,
-             NONE, NONE, NONE, len(self._values) - 1)
+             NONE, self.ops(what), NONE, NONE, len(data), self.dtypes(str(plain.dtype).removeprefix("torch.")), NONE,
+             NONE, NONE, NONE, NONE, len(self._values) - 1)
         )  # fmt: skip
 
     def _append(self, row: Row | tuple[int, ...]) -> None:

@@ -77,10 +77,20 @@ def own_task(
     for name, module in pairs:
         if not isinstance(module, nn.Module):
             raise TypeError(f"layer {name!r} is a {type(module).__name__}: give an nn.Module")
-        if not name or "." in name:
-            raise ValueError(f"layer name {name!r}: give a name without dots, as for a module attribute")
+        if not name or "." in name or hasattr(nn.Module(), name):
+            raise ValueError(
+                f"layer name {name!r}: give a name without dots that torch's modules do not use themselves"
+            )
     if len(set(names)) != len(names) or not names:
         raise ValueError(f"layer names {names}: give at least one layer, and every layer its own name")
+    owners: dict[int, str] = {}
+    for name, module in pairs:
+        for parameter in module.parameters():
+            if owners.setdefault(id(parameter), name) != name:
+                raise ValueError(
+                    f"layers {owners[id(parameter)]!r} and {name!r} share weights, which could not stay equal on "
+                    f"different ranks: put them into one layer"
+                )
     if num_samples < 1:
         raise ValueError(f"num_samples={num_samples}: the task needs at least one sample")
     return Task(names, lambda position: copy.deepcopy(pairs[position][1]), batch, loss, num_samples)

@@ -52,7 +52,7 @@ class Tracer:
         self._work_ns = 0  # set duration of one layer's share of it
         self._open: tuple[int, int, int] | None = None  # layer at work in backward: (layer, start, CPU start)
         self._weights_left: dict[int, int] = {}
-        self._forward_open = (0, 0)  # (start, CPU start) of the layer at work in forward or in a weight half
+        self._layer_open = (0, 0)  # (start, CPU start) of the layer at work in a forward or in a weight half
         self._backward_ended = False
         self._due_ns = 0  # when the stage's present work has lasted its set duration
         self._late_ns = NONE
@@ -65,7 +65,8 @@ class Tracer:
         self._num_layers[stage] = len(layers)
         for code, module in layers:
             self._handles.append(module.register_forward_pre_hook(partial(self._forward_begins, code)))
-            self._handles.append(module.register_forward_hook(partial(self._forward_ends, code)))
+            # First of the hooks behind forward: FSDP's own lets go of the gathered weights.
+            self._handles.append(module.register_forward_hook(partial(self._forward_ends, code), prepend=True))
 
     def close(self) -> None:
         for handle in self._handles:
@@ -136,26 +137,36 @@ class Tracer:
             return
         recorder.layer = code
         recorder.begin(_RECOMPUTE if recomputing else _FORWARD, start_ns)
-        if self._splits_backward or self._values:
+        if self._splits_backward or self._values or (self.memory is not None and self.memory.sharded):
             self._hook_weights(code, module)
         if self._values and not recomputing:
             self._keep_values(module, args, start_ns)
-        self._forward_open = (start_ns, time.thread_time_ns())
+        self._layer_open = (start_ns, time.thread_time_ns())
 
-    def _forward_ends(self, code: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    def _forward_ends(self, code: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
         recorder, device = self.recorder, self.device
+        if not isinstance(output, Tensor):
+            raise TypeError(
+                f"layer {type(module).__name__} gives a {type(output).__name__}: every named layer must give one tensor"
+            )
         if device.paced:
             device.worked(("forward", code))
         recomputing = torch._C._current_graph_task_id() != -1
         if recorder is not None:
-            start_ns, cpu_ns = self._forward_open
+            start_ns, cpu_ns = self._layer_open
             kind = _RECOMPUTE if recomputing else _FORWARD
             end_ns = device.now()
             if self._values and not recomputing:
                 recorder.value("output", output, end_ns)
+            if self.memory is not None:
+                self.memory.sample_work(code)
             recorder.span(kind, start_ns, end_ns, cpu_ns=time.thread_time_ns() - cpu_ns, layer=code)
-        if not recomputing and output.requires_grad:
-            output.register_hook(partial(self._backward_reaches, code))
+        if recomputing or not output.requires_grad:
+            return None
+        if args and output is args[0]:
+            output = output.view_as(output)  # a layer that passes its input on: its backward must be told apart
+        output.register_hook(partial(self._backward_reaches, code))
+        return output
 
     def _keep_values(self, module: nn.Module, args: tuple[Any, ...], t_ns: int) -> None:
         for tensor in args:
@@ -199,7 +210,11 @@ class Tracer:
         if device.paced:
             device.worked(("backward", code))
         if recorder is not None:
+            if self.memory is not None:  # FSDP has let go of the weights by now: they count until the row is written
+                self.memory.sample_layer(code, weights=not self.memory.sharded)
             recorder.span(self._layer_kind, start_ns, device.now(), cpu_ns=time.thread_time_ns() - cpu_ns, layer=code)
+            if self.memory is not None and self.memory.sharded:
+                self.memory.sample_work(code)
 
     def _backward_ends(self) -> None:
         """Called by autograd when the graph is done; DDP's own callback, which waits for its buckets, comes later."""
@@ -228,20 +243,22 @@ class Tracer:
             self._layer_kind = _BACKWARD
 
     def _open_weights(self) -> None:
-        self._forward_open = (self.device.now(), time.thread_time_ns())
+        self._layer_open = (self.device.now(), time.thread_time_ns())
         if self.device.paced:
             self.device.advance(self._work_ns, ("weight", 0))
 
     def _weight_done(self, code: int, name: str, grad: Tensor) -> None:
         if self._values:
             self.recorder.value("grad_local", local(grad), self.device.now(), of=self._path(code, name))
+        if self.memory is not None and self.memory.sharded:
+            self.memory.sample_work(code)
         if code not in self._weights_left:
             return
         self._weights_left[code] -= 1
         if self._weights_left[code]:
             return
         del self._weights_left[code]
-        start_ns, cpu_ns = self._forward_open
+        start_ns, cpu_ns = self._layer_open
         if self.device.paced:
             self.device.worked(("weight", 0))
         if self.recorder is not None:

@@ -220,7 +220,7 @@ class Training:
         self.optimizer = make_optimizer(plan, self.stages)
         recorder = tracer.recorder
         if recorder is not None and "memory" in plan.record:
-            tracer.memory = Memory(recorder, [stage.module for stage in self.stages], self.optimizer)
+            tracer.memory = Memory(recorder, [layer for stage in self.stages for layer in stage.layers], self.optimizer)
 
     def num_buckets(self) -> int | None:
         """DDP's gradient buckets after it has settled on them; None without DDP."""
@@ -261,6 +261,8 @@ class Training:
         size = plan.replica_batch
         samples = sample_order(plan, self._task, step)[self._dp_rank * size : (self._dp_rank + 1) * size]
         x, y = self._task.batch(samples)
+        if len(x) != size or len(y) != size:
+            raise ValueError(f"the task's batch gave {len(x)} inputs and {len(y)} targets for {size} samples")
         x = _in_dtype(x, plan).to(self._device)
         y = y.to(self._device)
         device.catch_up()

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from labkit.board import Board
-from labkit.engine.device import Device, sleep_until
+from labkit.engine.device import Device
 from labkit.engine.recorder import END, LATE, UNFINISHED, Recorder, Row
 from labkit.event import NONE
 from labkit.link import Link, link_seconds
@@ -134,7 +134,7 @@ class Timing:
 
     def release(self) -> None:
         """Without a pace: hold the caller until the set completion, and note when it was really let go."""
-        sleep_until(self.completed())
+        self._wire.device.sleep_until(self.completed())
         if self.row is not None and self.row[END] == UNFINISHED:
             self.end_ns = time.monotonic_ns()
             self._write()

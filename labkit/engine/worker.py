@@ -113,10 +113,21 @@ class _Session:
 
     def __init__(self, plan: Plan, task: Task, rank: int, board: Board | None) -> None:
         self._plan, self._rank = plan, rank
-        limits = {"max_events": plan.max_events, "value_limit_bytes": plan.value_limit_bytes}
-        self._recorder = Recorder(rank, list(task.names), board=board, **limits) if plan.record else None
+        self._recorder = (
+            Recorder(
+                rank, list(task.names), max_events=plan.max_events, value_limit_bytes=plan.value_limit_bytes,
+                spans="compute" in plan.record, board=board,
+            )
+            if plan.record
+            else None
+        )  # fmt: skip
         self._cuda_clock = CudaClock() if plan.backend == "nccl" else None
-        device = Device(plan.stage_pace, plan.time_scale, self._cuda_clock.mark if self._cuda_clock else None)
+        device = Device(
+            plan.stage_pace,
+            plan.time_scale,
+            real_ns=self._cuda_clock.mark if self._cuda_clock else None,
+            alive=board.tick if board is not None else lambda: None,
+        )
         self.wire = Wire(
             plan.mesh,
             device,
@@ -126,7 +137,7 @@ class _Session:
             time_scale=plan.time_scale,
             nccl=plan.backend == "nccl",
         )
-        self.tracer = Tracer(device, self.wire, self._recorder if "compute" in plan.record else None)
+        self.tracer = Tracer(device, self.wire, self._recorder)
 
     def join(self, store: dist.Store | None) -> None:
         """Make the process group; on a single rank there is none."""
@@ -160,22 +171,32 @@ def main() -> None:
     parser.add_argument("--plan", required=True, type=Path, help="a plan's JSON file")
     parser.add_argument("--out", required=True, type=Path, help="folder for what each rank recorded")
     arguments = parser.parse_args()
-    plan = Plan.load(arguments.plan)
+    try:
+        _run_rank(Plan.load(arguments.plan), arguments.out)
+    except PlanError as error:
+        raise SystemExit(f"labkit: {error}") from None
+
+
+def _run_rank(plan: Plan, out: Path) -> None:
     rank, num_ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if num_ranks != plan.num_ranks:
         raise PlanError(
             f"torchrun started {num_ranks} processes, but the plan needs dp {plan.dp} x tp {plan.tp} x pp {plan.pp} = "
             f"{plan.num_ranks}: set --nproc-per-node (times --nnodes) to {plan.num_ranks}"
         )
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    if plan.task == "own":
+        raise PlanError("a plan file cannot carry your own layers: use a built-in task, or labkit.run in a notebook")
+    if plan.pace or plan.link:
+        raise PlanError("pace and link need the ranks' shared memory: run this plan with `labkit run`, not torchrun")
+    out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     kept = _Kept()
     outcome = carry_out(Job(0, plan), rank, None, None, kept)
     file = RankFile(
         rank, plan.to_dict(), list(outcome.layers), outcome.losses, kept.parts, outcome.step_seconds,
-        outcome.first_step_seconds,
+        outcome.first_step_seconds, os.environ.get("TORCHELASTIC_RUN_ID", ""),
     )  # fmt: skip
-    (arguments.out / f"rank{rank}.labkit").write_bytes(msgspec.msgpack.encode(file))
+    (out / f"rank{rank}.labkit").write_bytes(msgspec.msgpack.encode(file))
 
 
 class _Kept:

@@ -1,5 +1,7 @@
 """The recorder: bounded, able to keep values, true about memory, and free when off."""
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from labkit import analysis
 from labkit.lab import run
 from labkit.plan import Plan
+from labkit.report import describe, summary
+from labkit.schedule import SCHEDULES
 
 
 def value(row) -> np.ndarray:
@@ -99,6 +103,46 @@ def test_memory_of_activations_is_what_autograd_keeps():
     trace = run(Plan(layers=4, steps=2))
     ends = trace.of("optimizer")["activation_bytes"]
     assert ends.to_list() == [0, 0]
+
+
+@pytest.mark.parametrize("schedule", list(SCHEDULES))
+def test_after_a_step_no_activation_is_held(schedule):
+    trace = run(Plan(pp=2, layers=4, schedule=schedule, steps=3))
+    assert trace.of("step")["activation_bytes"].to_list() == [0] * 6
+
+
+def test_gathered_weights_count_while_their_layer_works():
+    """ZeRO 3 over 4 ranks: shards of 4 layers, and in the events of a layer that layer's whole weights."""
+    trace = run(Plan(dp=4, zero=3, layers=4, width=64, steps=2))
+    own = trace.events.filter((pl.col("rank") == 0) & (pl.col("step") == 1) & (pl.col("layer") == "fc1"))
+    shards = trace.of("optimizer").filter(pl.col("rank") == 0)["param_bytes"][0]
+    whole = 4 * (64 * 64 + 64)
+    assert own.filter(pl.col("kind") == "forward")["param_bytes"].to_list() == [shards + whole]
+    assert own.filter(pl.col("kind") == "backward")["param_bytes"].to_list() == [shards + whole]
+
+
+def test_gradients_appear_layer_by_layer():
+    rows = run(Plan(dp=2, layers=4, steps=2)).of("backward").filter((pl.col("rank") == 0) & (pl.col("step") == 1))
+    grown = rows.sort("start_ns")["grad_bytes"].to_list()
+    assert grown == sorted(grown) and len(set(grown)) == 4
+
+
+@pytest.mark.parametrize("changes", [{"dp": 2, "zero": 3}, {"dp": 2, "tp": 2}, {"pp": 2, "dp": 2, "zero": 2}], ids=str)
+def test_values_can_be_kept_of_sharded_plans(changes):
+    assert not run(Plan(steps=2, value_limit_bytes="4KiB", **changes)).of("value").is_empty()
+
+
+def test_only_syncs_still_know_their_step():
+    syncs = run(Plan(dp=2, record=("sync",))).of("sync")
+    assert set(syncs["step"].drop_nulls()) == {0, 1, 2}
+
+
+def test_a_diverged_run_says_so_everywhere():
+    trace = run(Plan(dp=2, lr=1e30, steps=5), verify=True)
+    assert np.isnan(trace.meta.equality["loss_max_abs_diff"])
+    assert "nan" in describe(trace)
+    assert any("diverged" in note for note in trace.meta.notes)
+    assert json.loads(json.dumps(summary(trace), allow_nan=False))["losses"][-1] is None
 
 
 def test_zero_shares_memory_out():

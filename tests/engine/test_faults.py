@@ -93,7 +93,40 @@ def test_a_rank_that_hangs_is_named(action):
     assert time.monotonic() - start < 15
     assert "layer fault" in str(caught.value)
     if action == "hang":
-        assert "in forward" in str(caught.value)  # the Python line, from the rank itself
+        assert "test_faults.py" in str(caught.value)  # the Python line, from the rank itself
+    assert_next_run_works()
+
+
+def test_an_error_in_set_up_does_not_show_an_earlier_runs_event():
+    run(Plan(dp=2, steps=3))
+    broken = own_task({"a": nn.Linear(4, 2)}, lambda indices: 1 / 0, num_samples=8)
+    with pytest.raises(RunError, match=r"Its last event: (none yet|.*set-up|load.*|zero_grad.*)"):
+        run(Plan(task="own", pp=1, dp=2, layers=1, global_batch=4), task=broken)
+
+
+def test_a_long_set_duration_is_no_hang():
+    trace = run(Plan(dp=2, steps=1, link="latency=3s,bandwidth=1GB/s"), hang_after_s=2)
+    assert trace.of("sync")["end_ns"].max() > 3_000_000_000
+
+
+def test_cancelling_a_run_that_waits_for_another():
+    cancelled, first_cancelled = threading.Event(), threading.Event()
+    plan = Plan(dp=2, steps=10_000, pace="forward=20ms,backward=20ms")
+
+    def first() -> None:
+        with pytest.raises(RunCancelled):
+            run(plan, cancelled=first_cancelled)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    time.sleep(1)
+    cancelled.set()
+    start = time.monotonic()
+    with pytest.raises(RunCancelled, match="before it began"):
+        run(Plan(dp=2), cancelled=cancelled)
+    assert time.monotonic() - start < 1
+    first_cancelled.set()
+    thread.join(10)
     assert_next_run_works()
 
 

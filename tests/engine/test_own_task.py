@@ -58,3 +58,31 @@ def test_tensor_parallelism_needs_a_linear_layer():
     own = own_task(layers, lambda i: (torch.zeros(len(i), 1, 4), torch.zeros(len(i), dtype=torch.long)), num_samples=8)
     with pytest.raises(PlanError, match="no linear layer"):
         labkit.run(Plan(task="own", layers=2, tp=2, global_batch=4), task=own)
+
+
+def test_what_a_task_must_be_is_said():
+    shared = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="'a' and 'b' share weights"):
+        own_task({"a": shared, "b": shared}, None, num_samples=1)
+    with pytest.raises(ValueError, match="layer name 'training'"):
+        own_task({"training": nn.Identity()}, None, num_samples=1)
+    short = own_task({"a": nn.Linear(1, 2)}, lambda i: (torch.zeros(3, 1), torch.zeros(3).long()), num_samples=8)
+    with pytest.raises(labkit.RunError, match="gave 3 inputs and 3 targets for 8 samples"):
+        labkit.run(Plan(task="own", layers=1, global_batch=8), task=short)
+
+
+def test_a_layer_that_passes_its_input_on_is_told_apart():
+    layers = {"a": nn.Linear(1, 4), "same": nn.Identity(), "b": nn.Linear(4, 2)}
+    task = own_task(layers, lambda i: (torch.zeros(len(i), 1), torch.zeros(len(i)).long()), num_samples=8)
+    rows = labkit.run(Plan(task="own", layers=3, steps=1, global_batch=8), task=task).of("backward").sort("start_ns")
+    assert rows["layer"].to_list() == ["b", "same", "a"]
+
+
+@pytest.mark.parametrize("grad_sync", ["naive", "ring"])
+def test_a_frozen_layer_needs_no_sync(grad_sync):
+    layers = {"a": nn.Linear(1, 4).requires_grad_(False), "b": nn.Linear(4, 2)}
+    task = own_task(layers, lambda i: (torch.ones(len(i), 1), torch.zeros(len(i)).long()), num_samples=8)
+    trace = labkit.run(
+        Plan(task="own", layers=2, dp=2, grad_sync=grad_sync, global_batch=8, dtype="float64"), task=task, verify=True
+    )
+    assert trace.meta.equality["weight_max_abs_diff"] <= 1e-12

@@ -42,6 +42,12 @@ def test_the_wrong_number_of_processes_is_refused(tmp_path):
     assert "set --nproc-per-node" in done.stderr
 
 
+def test_what_needs_shared_memory_is_refused(tmp_path):
+    done = torchrun(tmp_path, Plan(dp=2, link="eth10"), 2)
+    assert done.returncode != 0
+    assert "run this plan with `labkit run`" in done.stderr
+
+
 def test_a_missing_rank_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no rank\*.labkit"):
         merge_folder(tmp_path)
