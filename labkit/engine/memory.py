@@ -69,8 +69,7 @@ class Memory:
 
     def _pack(self, tensor: Tensor) -> Any:
         held = local(tensor)
-        base = held._base if held._is_view() else held
-        if isinstance(base, nn.Parameter):
+        if _is_weight(tensor) or _is_weight(held):
             return tensor
         storage, address = held.untyped_storage(), held.data_ptr()
         if storage.data_ptr() in self._addresses:
@@ -103,6 +102,11 @@ class _Saved:
 
     def __del__(self) -> None:
         self._memory.let_go(self._address, self._size)
+
+
+def _is_weight(tensor: Tensor) -> bool:
+    """A parameter or a view of one, such as the transposed weight that a linear layer keeps."""
+    return isinstance(tensor._base if tensor._is_view() else tensor, nn.Parameter)
 
 
 def _unpack(kept: Any) -> Tensor:

@@ -173,3 +173,12 @@ def test_the_first_stages_share_of_a_step_is_counted_in_cpu_time_too():
 def test_recording_changes_no_bit_of_the_result():
     plans = [Plan(dp=2, zero=2, steps=3, record=record) for record in ((), ("compute", "sync", "memory"))]
     assert run(plans[0]).meta.losses == run(plans[1]).meta.losses
+
+
+def test_weights_never_count_as_activations():
+    """The hand-written pair keeps the same as DTensor under replicate, which swaps gathered weights in."""
+    kept = [
+        run(Plan(dp=2, tp=2, layers=4, tensor=tensor, steps=2)).events["activation_bytes"].max()
+        for tensor in ("dtensor", "by_hand")
+    ]
+    assert kept[0] == kept[1] > 0
