@@ -74,21 +74,14 @@ def _rank_memory(plan: Plan, stages: list[list[_Layer]], place: dict[str, int]) 
     whole = size * sum(map(prod, shapes))
     shard = size * sum(prod(_shard(shape, plan.dp, place["dp"])) for shape in shapes)
     layers = [_whole_and_shard(layer.shapes, plan, place["dp"]) for layer in mine]
-    # FSDP gathers weights and has a whole gradient of one layer at a time; ZeRO 2 keeps all weights gathered.
+    # FSDP gathers the weights of one layer at a time, ZeRO 2 keeps all gathered. Gradients are cut down as each layer's
+    # backward ends, only the model's first layer, whose input needs no gradient, waits for the end of the whole backward.
     held = {0: whole, 1: whole, 2: whole + shard, 3: shard + max(w for w, _ in layers)}[plan.zero]
-    gradients = _peak_of_gradients(layers) if plan.zero >= 2 else whole
+    first_whole, first_shard = layers[0] if place["pp"] == 0 else (0, 0)
+    gradients = shard + first_whole - first_shard if plan.zero >= 2 else whole
     kept = [_kept_bytes(plan, stage, index == plan.num_stages - 1) for index, stage in enumerate(stages)]
     activations = _peak(order, place["pp"], kept)
     return TaskMemory(held, gradients, _optimizer_bytes(plan, shapes, place["dp"]), activations)
-
-
-def _peak_of_gradients(layers: Sequence[tuple[int, int]]) -> int:
-    """FSDP, one backward a step: from the last layer to the first, each whole until it is cut down to its shard."""
-    above = most = 0
-    for whole, shard in reversed(layers):
-        most = max(most, above + whole)
-        above += shard
-    return most
 
 
 def _whole_and_shard(shapes: Sequence[tuple[int, ...]], plan: Plan, dp_rank: int) -> tuple[int, int]:

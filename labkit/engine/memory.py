@@ -42,7 +42,7 @@ class Memory:
             self.sample_layer(code)
 
     def sample_work(self, code: int) -> None:
-        """After work on one layer: its own, and with FSDP all, since that also lets go of an earlier layer's weights."""
+        """After work on one layer: its own; with FSDP all, since that also lets go of an earlier one's weights."""
         for each in self._parameters if self.sharded else (code,):
             self.sample_layer(each)
 
