@@ -1,6 +1,6 @@
 """One thing that happened on one rank: the kinds of event and the columns of a trace.
 
-In: nothing. Out: the vocabulary that recorder, trace, analysis and pictures share. First word of the flow.
+In: nothing. Out: the vocabulary that recorder, trace, analysis and pictures share.
 
 Two grains of computation are recorded. A *stage* event is what a schedule orders: all the layers a rank holds, for one
 microbatch (`stage_forward`, `stage_backward` ...). A *layer* event is one named layer inside it (`forward` ...).

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from labkit import quantity
 
-LinkSpec = "Link | str | Mapping[str, object]"
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ PRESETS = {
 """Known links by name. Bandwidths are the cited line rates per direction; latencies are round figures, not measured."""
 
 
-def as_link(spec: LinkSpec) -> Link:
+def as_link(spec: Link | str | Mapping[str, object]) -> Link:
     """A link from a preset's name, from "latency=5ms,bandwidth=100MB/s", or from a mapping with those two keys."""
     if isinstance(spec, Link):
         return spec

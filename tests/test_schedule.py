@@ -39,7 +39,7 @@ from labkit.schedule import (
 
 REPO = Path(__file__).resolve().parents[1]
 F, B, I, W = Kind
-IN_TORCH = [name for name, spec in SCHEDULES.items() if spec.runs_in_torch]
+IN_TORCH = [name for name, spec in SCHEDULES.items() if spec.torch_name is not None]
 
 
 def legal_shapes(name: str, ranks=(1, 2, 3, 4, 8), microbatches=(1, 2, 3, 5, 8, 9, 16), virtual=(1, 2, 3)):

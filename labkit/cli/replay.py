@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from labkit.cli.common import check_out, errors, flag, save
+from labkit.mesh import AXES
 
 
 def schedule(
@@ -39,6 +40,7 @@ def replay(
     link: Annotated[
         list[str] | None, flag("Another link: a preset or latency=5us,bandwidth=25GB/s; one axis: pp:pcie4.")
     ] = None,
+    cluster: Annotated[str | None, flag("The links of a cluster: a preset or a .json file; --link wins.")] = None,
     slow_rank: Annotated[list[str] | None, flag("Make one rank slower: 2=1.5 takes half as long again.")] = None,
     compute: Annotated[float, flag("Factor on all computation: 0.5 is twice as fast (1).")] = 1.0,
     no_sync: Annotated[bool, flag("Syncs cost nothing.", "--no-sync")] = False,
@@ -61,8 +63,9 @@ def replay(
         from labkit.trace import load
 
         check_out(out)
+        captured = load(trace)
         changes = Changes(
-            link=_link(link) if link else {},
+            link=(_cluster_links(cluster, captured) if cluster else {}) | (_by_axis(_link(link)) if link else {}),
             slow_ranks=_slow_ranks(slow_rank or []),
             compute=compute,
             device_time=device_time or "wall",
@@ -70,10 +73,26 @@ def replay(
             infinite_bandwidth=infinite_bandwidth,
         )
         plan_changes = {name: value for name, value in new_plan.items() if value is not None}
-        found = what_if.what_if(load(trace), changes, plan_changes, device_time)
+        found = what_if.what_if(captured, changes, plan_changes, device_time)
         print(json.dumps(found.to_dict()) if as_json else found.to_text())
         if out is not None:
             save(found.after, out, quiet=as_json)
+
+
+def _by_axis(link: Any) -> dict[str, Any]:
+    return link if isinstance(link, dict) else dict.fromkeys(AXES, link)
+
+
+def _cluster_links(name: str, captured: Any) -> dict[str, Any]:
+    """The link of every axis that the captured run has, as the cluster would place it. Its computation stays."""
+    from labkit.cluster import as_cluster, group_of
+
+    cluster, mesh = as_cluster(name), captured.meta.mesh
+    return {
+        axis: cluster.effective_link(axis, group_of(axis, mesh, cluster.gpus_per_node))
+        for axis in AXES
+        if getattr(mesh, axis) > 1
+    }
 
 
 def _slow_ranks(parts: list[str]) -> dict[int, Any]:

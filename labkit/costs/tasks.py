@@ -75,7 +75,7 @@ def _rank_memory(plan: Plan, stages: list[list[_Layer]], place: dict[str, int]) 
     shard = size * sum(prod(_shard(shape, plan.dp, place["dp"])) for shape in shapes)
     layers = [_whole_and_shard(layer.shapes, plan, place["dp"]) for layer in mine]
     # FSDP gathers the weights of one layer at a time, ZeRO 2 keeps all gathered. Gradients are cut down as each layer's
-    # backward ends, only the model's first layer, whose input needs no gradient, waits for the end of the whole backward.
+    # backward ends; only the first layer, whose input needs no gradient, waits for the end of the whole backward.
     held = {0: whole, 1: whole, 2: whole + shard, 3: shard + max(w for w, _ in layers)}[plan.zero]
     first_whole, first_shard = layers[0] if place["pp"] == 0 else (0, 0)
     gradients = shard + first_whole - first_shard if plan.zero >= 2 else whole

@@ -164,7 +164,7 @@ def _share_out(plan: Plan, whole: Layers, mesh: DeviceMesh) -> nn.Module:
         return _fsdp(plan, whole, mesh)
     if plan.tp * plan.pp == 1:
         return DistributedDataParallel(whole, bucket_cap_mb=plan.bucket_mb)
-    return replicate(whole, mesh=mesh)  # DDP itself fails on DTensors and on pipeline stages
+    return replicate(whole, mesh=mesh)  # the same averaging by FSDP2's machinery: DDP fails on DTensors and stages
 
 
 def _fsdp(plan: Plan, whole: Layers, mesh: DeviceMesh) -> nn.Module:

@@ -99,7 +99,7 @@ class Lane:
 
 
 class Timing:
-    """When one operation was issued and completed; knows nothing of the process group (see the module's head)."""
+    """When one operation was issued and completed. Holds no process group, since callbacks hold it."""
 
     __slots__ = ("_capture", "_late_ns", "_set_end", "_waited_from", "_wire", "end_ns", "row", "start_ns")
 

@@ -61,11 +61,6 @@ class Spec:
     summary: str
     source: str
 
-    @property
-    def runs_in_torch(self) -> bool:
-        """PyTorch has a class that runs it."""
-        return self.torch_name is not None
-
 
 SCHEDULES: dict[str, Spec] = {}
 
