@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from labkit import quantity
 
 
-
 @dataclass(frozen=True)
 class Link:
     """One direction of a connection of one rank. `source` says where the numbers come from."""

@@ -16,12 +16,14 @@ MAX_THUMBNAILS = 24
 
 
 def batch_figure(trace: Trace, images: np.ndarray | None = None, *, step: int = 0, theme: Theme = "light") -> Chart:
-    """Strips of thumbnails of one step. `images`: (samples, height, width); default: scikit-learn's digits."""
+    """Strips of thumbnails of one step. `images`: (samples, height, width); default: the digits, if it saw those."""
     figure = blank_chart(f"Images of step {step}", trace, theme)
     loads = microbatch_samples(trace, step)
     if not loads:
         return say_instead(figure, f"No load event of step {step} names its samples.")
-    images = _digits() if images is None else images
+    images = pictures_of(trace) if images is None else images
+    if images is None:
+        return say_instead(figure, "The samples of this task have no pictures: pass them as `images`.")
     mosaic, labels = _mosaic(loads[:MAX_STRIPS], images)
     height = images.shape[1] + 1
     figure.add_heatmap(z=mosaic, colorscale="Greys", showscale=False, hoverinfo="skip", xgap=0, ygap=0)
@@ -60,8 +62,10 @@ def _mosaic(loads: list[tuple[str, list[int]]], images: np.ndarray) -> tuple[np.
     return mosaic, [label for label, _ in loads]
 
 
-def _digits() -> np.ndarray:
-    """scikit-learn's 1797 handwritten digits, (1797, 8, 8)."""
+def pictures_of(trace: Trace) -> np.ndarray | None:
+    """The images that the trace's samples are indices of, (1797, 8, 8); None unless it trained on the digits."""
+    if not str((trace.meta.plan or {}).get("task", "")).startswith("digits"):
+        return None
     from sklearn.datasets import load_digits  # only who wants thumbnails waits for scikit-learn
 
     return load_digits().images

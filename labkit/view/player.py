@@ -6,6 +6,7 @@ The playhead lives in the browser. Nothing crosses to the kernel while a player 
 buffers, and only a click (`selected`) comes back.
 """
 
+import uuid
 from typing import Any
 
 import anywidget
@@ -25,6 +26,7 @@ class Player(anywidget.AnyWidget):
     looks = traitlets.List().tag(sync=True)
     theme = traitlets.Enum(("auto", "light", "dark"), "auto").tag(sync=True)
     selected = traitlets.Int(-1).tag(sync=True)  # the clicked event's place in trace.events; -1: none
+    link_group = traitlets.Unicode().tag(sync=True)  # players of one group share moment and selection
 
     def __init__(self, meta: Meta, *, heading: str, **traits: Any) -> None:
         super().__init__(
@@ -47,6 +49,16 @@ class Player(anywidget.AnyWidget):
     def seek(self, t_ns: float) -> None:
         """Move the playhead of every view to a time, in ns since the trace's origin."""
         self.send({"do": "seek", "t_ns": float(t_ns)})
+
+
+def link_players(*players: Player) -> None:
+    """Let players of the same trace share the moment and the selected event, from now on.
+
+    Play, scrub or select in one, and the others follow, inside the page: no kernel is asked while they play.
+    """
+    group = uuid.uuid4().hex
+    for player in players:
+        player.link_group = group
 
 
 def source_badge(meta: Meta) -> str:

@@ -57,6 +57,14 @@ LOOKS = (
 )
 """Every look, in the order of legends. Players refer to a look by its position."""
 
+HELD_LOOKS = (
+    Look("param", "parameters", "P", light="#0067a8", dark="#4f9adb"),
+    Look("grad", "gradients", "G", light="#efa51f", dark="#ffc34d"),
+    Look("optimizer", "optimizer state", "O", light="#6b3fa0", dark="#9d75d9", pattern="grid"),
+    Look("activation", "activations", "A", light="#9adcc4", dark="#b6ecd9", pattern="stripes"),
+)
+"""What a rank holds in memory, from the bottom of the pile: dark and light in turn."""
+
 LOOK_OF_KIND = {
     Kind.LOAD: "load",
     Kind.ZERO_GRAD: "zero_grad",
@@ -83,9 +91,9 @@ def look(name: str) -> Look:
     return next(look for look in LOOKS if look.name == name)
 
 
-def looks_for_js() -> list[dict[str, str]]:
-    """`LOOKS` as plain data for a player, text colours worked out."""
-    return [{**asdict(look), "text_light": look.text("light"), "text_dark": look.text("dark")} for look in LOOKS]
+def looks_for_js(looks: tuple[Look, ...] = LOOKS) -> list[dict[str, str]]:
+    """Looks as plain data for a player, text colours worked out."""
+    return [{**asdict(look), "text_light": look.text("light"), "text_dark": look.text("dark")} for look in looks]
 
 
 def text_on(fill: str) -> str:

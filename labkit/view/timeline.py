@@ -25,8 +25,8 @@ class Timeline(Player):
     >>> widget.observe(lambda change: print(trace.events.row(change["new"], named=True)), "selected")
     """
 
-    _esm = join_modules("geometry", "clock", "markup", "wording", "paint", "timeline")
-    _css = stylesheet("player", "timeline")
+    _esm = join_modules("geometry", "clock", "markup", "wording", "fills", "linking", "paint", "timeline")
+    _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)
     layers = traitlets.List().tag(sync=True)

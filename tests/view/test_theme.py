@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labkit.event import Kind
-from labkit.view.theme import LOOK_OF_KIND, LOOKS, contrast, look, luminance, template, text_on
+from labkit.view.theme import HELD_LOOKS, LOOK_OF_KIND, LOOKS, contrast, look, luminance, template, text_on
 
 THEMES = ("light", "dark")
 NEIGHBOURS = ("forward", "backward", "backward_input", "backward_weight", "optimizer", "sync", "wait", "idle")
@@ -22,7 +22,7 @@ SIGHTS = {
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("one", LOOKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", LOOKS + HELD_LOOKS, ids=lambda one: one.name)
 def test_text_on_every_fill_reads(one, theme):
     assert contrast(one.text(theme), one.fill(theme)) >= 4.5
 
@@ -45,6 +45,12 @@ def test_neighbours_differ_for_every_sight(theme, sight):
 @pytest.mark.parametrize("theme", THEMES)
 def test_forward_and_backward_differ_in_grey(theme):
     assert abs(_lightness(look("forward").fill(theme)) - _lightness(look("backward").fill(theme))) >= 15
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_what_lies_on_each_other_in_memory_differs_in_lightness(theme):
+    for below, above in itertools.pairwise(HELD_LOOKS):
+        assert abs(_lightness(below.fill(theme)) - _lightness(above.fill(theme))) >= 8 or below.pattern != above.pattern
 
 
 def test_every_kind_that_is_a_span_has_a_look():

@@ -14,8 +14,35 @@ from labkit.view.spans import EITHER, STAGE, SYNC, spans_of
 from labkit.view.timeline import Timeline, rank_labels, timeline
 
 MODULES = {
-    "timeline": ("geometry", "clock", "markup", "wording", "fills", "paint", "timeline"),
+    "timeline": ("geometry", "clock", "markup", "wording", "fills", "linking", "paint", "timeline"),
+    "all_reduce": ("clock", "markup", "fills", "linking", "scene", "quantities", "all_reduce_geometry", "all_reduce"),
+    "batch_flow": ("clock", "markup", "fills", "linking", "scene", "quantities", "batch_flow_geometry", "batch_flow"),
     "controls": ("markup", "controls"),
+    "matrix_shard": (
+        "clock",
+        "markup",
+        "fills",
+        "linking",
+        "scene",
+        "quantities",
+        "matrix_shard_geometry",
+        "matrix_shard",
+    ),
+    "memory_lanes": (
+        *("geometry", "clock", "markup", "fills", "linking", "scene", "quantities"),
+        *("memory_lanes_geometry", "memory_lanes"),
+    ),
+    "mesh_grid": (
+        "geometry",
+        "clock",
+        "markup",
+        "fills",
+        "linking",
+        "scene",
+        "quantities",
+        "mesh_grid_geometry",
+        "mesh_grid",
+    ),
     "report": ("markup", "report"),
 }
 

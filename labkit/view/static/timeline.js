@@ -7,7 +7,9 @@ import {
 import { createClock } from "./clock.js";
 import { element, headOf, iconButton, icon, choice, keepKeys, themeOf, watchTheme } from "./markup.js";
 import { factsOf, inWords, labelsOf, timeText, unitFor } from "./wording.js";
-import { makeFills, paintFrame, paintLayer, timeOf } from "./paint.js";
+import { makeFills } from "./fills.js";
+import { joinLinked, takeRow } from "./linking.js";
+import { paintFrame, paintLayer, timeOf } from "./paint.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4, 8];
 const KEYS = "Keys: Space plays, ← → step through events, ↑ ↓ choose a rank, Home and End, + − 0 zoom, L loops, Enter selects, " +
@@ -21,7 +23,7 @@ class TimelineView {
   constructor(model, el) {
     this.model = model;
     this.isCalm = matchMedia("(prefers-reduced-motion: reduce)");
-    this.root = element("div", { class: "labkit labkit-timeline" });
+    this.root = element("div", { class: "labkit labkit-player labkit-timeline" });
     el.append(this.root);
     this.readModel();
     this.root.append(...headOf({ heading: model.get("heading"), source: model.get("source"), source_help: model.get("source_help"), notes: model.get("notes") }));
@@ -115,10 +117,13 @@ class TimelineView {
     less.onclick = () => this.zoom(1.5); fit.onclick = () => this.setView(this.scene.window); more.onclick = () => this.zoom(1 / 1.5);
     this.root.addEventListener("keydown", (event) => this.onKey(event));
     this.listenToPointer();
-    const onMessage = (message) => this.onMessage(message), onDetail = () => this.setDetail(this.model.get("detail"));
-    this.model.on("msg:custom", onMessage);
-    this.model.on("change:detail", onDetail);
-    this.stops.push(() => { this.model.off("msg:custom", onMessage); this.model.off("change:detail", onDetail); });
+    this.linked = joinLinked(this.model, { onTime: (ns) => this.followTime(ns), onRow: (row) => takeRow(this.model, row) });
+    const handlers = {
+      "msg:custom": (message) => this.onMessage(message), "change:detail": () => this.setDetail(this.model.get("detail")),
+      "change:selected": () => { this.followSelection(); this.linked.tellRow(this.model.get("selected")); },
+    };
+    for (const [name, handler] of Object.entries(handlers)) this.model.on(name, handler);
+    this.stops.push(() => { for (const [name, handler] of Object.entries(handlers)) this.model.off(name, handler); this.linked.leave(); });
     const observer = new ResizeObserver(() => this.resize());
     observer.observe(this.picture);
     this.stops.push(() => observer.disconnect());
@@ -267,6 +272,22 @@ class TimelineView {
     this.ask();
   }
 
+  /** Another player, or Python, selected an event: mark it here too. */
+  followSelection() {
+    const row = this.model.get("selected"), { selected } = this.now;
+    if ((selected < 0 ? -1 : this.spans.row[selected]) === row) return;
+    this.now.selected = row < 0 ? -1 : this.spans.row.indexOf(row);
+    this.ask();
+  }
+
+  /** Another player is at this time of the trace: go there, and do not tell it back. */
+  followTime(ns) {
+    this.isFollowing = true;
+    this.clock.pause();
+    this.jump(ns);
+    this.isFollowing = false;
+  }
+
   spanUnder({ offsetX, offsetY }) {
     const { layout, rows, view } = this.scene;
     if (!layout || offsetX < layout.left || offsetX > layout.right) return -1;
@@ -280,6 +301,7 @@ class TimelineView {
   onTime(t) {
     this.now.t = t;
     if (this.clock?.playing) { this.now.isStarted = true; this.follow(t); }
+    if (this.linked && this.now.isStarted && !this.isFollowing) this.linked.tellTime(t);
     this.ask();
   }
 
