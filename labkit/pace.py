@@ -10,9 +10,15 @@ from dataclasses import dataclass, replace
 
 from labkit import quantity
 
-CARRIED_OPERATIONS = 4
-"""A paced operation whose real work is late by up to so many of its durations still ends on time: the lag is carried
-over to the next ones, which sleep less. More shows in the trace: then this machine is too slow for the pace."""
+CARRIED_OPERATIONS, CARRIED_NS = 4, 100_000_000
+"""A paced operation whose real work is late still ends on time if the lag is at most so many of its durations, or so
+many ns (a busy machine stops a process for that long now and then): the next ones sleep less. More lag shows in the
+trace: then this machine is too slow for the pace."""
+
+
+def carried_ns(duration_ns: int) -> int:
+    """How much lag an operation of this duration may leave to the next ones."""
+    return max(CARRIED_OPERATIONS * duration_ns, CARRIED_NS)
 
 
 @dataclass(frozen=True)

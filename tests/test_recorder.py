@@ -14,7 +14,7 @@ from labkit.engine.tracer import Tracer
 from labkit.engine.wire import Wire
 from labkit.event import FIELDS
 from labkit.mesh import Mesh
-from labkit.pace import CARRIED_OPERATIONS, Pace
+from labkit.pace import Pace, carried_ns
 
 
 class FakeTime:
@@ -63,9 +63,9 @@ def test_too_much_real_work_pushes_the_device(clock):
     device.start_step()
     start_ns = device.now()
     device.advance(20 * MS, ("forward", 0))
-    clock.now_ns += CARRIED_OPERATIONS * 20 * MS + MS
+    clock.now_ns += carried_ns(20 * MS) + MS
     late_ns = device.settle(20 * MS)
-    assert late_ns > CARRIED_OPERATIONS * 20 * MS
+    assert late_ns > carried_ns(20 * MS)
     assert device.now() == start_ns + 20 * MS + late_ns
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from labkit.event import STAGE_KINDS, Kind
 from labkit.link import as_link, link_seconds
-from labkit.pace import CARRIED_OPERATIONS, as_pace
+from labkit.pace import CARRIED_NS, CARRIED_OPERATIONS, as_pace
 from labkit.trace import Trace
 
 
@@ -52,7 +52,7 @@ def _emulation_notes(trace: Trace) -> list[str]:
     plan = trace.meta.plan or {}
     if plan.get("pace"):
         work = trace.of(*STAGE_KINDS).with_columns(_set_ns(plan).alias("set_ns"))
-        found = [_emulated_device_note(work), _late_note(work, "operations", CARRIED_OPERATIONS, plan)]
+        found = [_emulated_device_note(work), _late_note(work, "operations", CARRIED_OPERATIONS, plan, CARRIED_NS)]
     else:
         found = [_late_note(_with_link_times(trace.of("sync"), plan), "syncs", _SLOW_SHARE, plan)]
     return [note for note in found if note]
@@ -100,10 +100,10 @@ def _emulated_device_note(work: pl.DataFrame) -> str | None:
     )
 
 
-def _late_note(rows: pl.DataFrame, what: str, tolerance: float, plan: dict[str, Any]) -> str | None:
-    """A note if more than a few rows are late by more than `tolerance` times their `set_ns`."""
+def _late_note(rows: pl.DataFrame, what: str, tolerance: float, plan: dict[str, Any], least_ns: int = 0) -> str | None:
+    """A note if more than a few rows are late by more than `tolerance` times their `set_ns`, and `least_ns`."""
     rows = rows.filter(pl.col("late_ns").is_not_null() & pl.col("step").is_not_null() & (pl.col("set_ns") > 0))
-    late = rows.filter(pl.col("late_ns") > tolerance * pl.col("set_ns"))
+    late = rows.filter((pl.col("late_ns") > tolerance * pl.col("set_ns")) & (pl.col("late_ns") > least_ns))
     if late.height <= _TOLERATED * rows.height:
         return None
     needed = late.select((1 + pl.col("late_ns") / pl.col("set_ns")).quantile(0.9)).item()

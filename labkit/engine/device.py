@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from labkit.pace import CARRIED_OPERATIONS, Pace
+from labkit.pace import Pace, carried_ns
 
 _RESERVE_DECAY = 0.9
 _MAX_RESERVE = 0.5  # of an operation's duration
@@ -102,6 +102,6 @@ class Device:
         if late_ns <= 0:
             self.sleep_until(self._front_ns)
             return 0
-        if late_ns > CARRIED_OPERATIONS * duration_ns:
+        if late_ns > carried_ns(duration_ns):
             self._front_ns += late_ns
         return late_ns
