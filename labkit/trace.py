@@ -178,7 +178,8 @@ def merge(parts: Sequence[Part], meta: Meta) -> Trace:
     tables = [_table(part, meta.mesh) for part in parts if part.rows]
     events = pl.concat(tables) if tables else pl.DataFrame(schema=SCHEMA)
     origin = events["start_ns"].min() or 0
-    events = events.with_columns(pl.col("start_ns") - origin, pl.col("end_ns") - origin).sort("start_ns", "rank")
+    events = events.with_columns(pl.col("start_ns") - origin, pl.col("end_ns") - origin)
+    events = events.sort("start_ns", "rank", maintain_order=True)
     return Trace(events, replace(meta, dropped_events=sum(part.dropped for part in parts)))
 
 
