@@ -27,20 +27,20 @@ def check_scene(page) -> None:
     assert page.evaluate("models[0].saved") == 0  # nothing goes to the kernel while it plays
     picture(page).focus()
     page.keyboard.press("End")
-    page.wait_for_timeout(100)
+    page.wait_for_timeout(300)
     ended = picture(page).screenshot()
     page.keyboard.press("Home")
-    page.wait_for_timeout(100)
+    page.wait_for_timeout(300)
     assert picture(page).screenshot() != ended
     assert "Times:" in picture(page).get_attribute("aria-label")
     page.evaluate("document.querySelector('.lk-words').open = true")
     assert len(page.locator(".lk-words p").first.inner_text()) > 20
     assert page.evaluate(UNMARKED) == 0 and page.evaluate(SMALLEST) >= 11
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")
-    page.wait_for_timeout(100)
+    page.wait_for_timeout(300)
     assert page.locator(".labkit").first.get_attribute("data-theme") == "dark"
     page.set_viewport_size({"width": 360, "height": 700})
-    page.wait_for_timeout(150)
+    page.wait_for_timeout(300)
     assert page.evaluate(OVERFLOW) == 0
     page.evaluate("removers[0]()")
     assert page.locator(".labkit").count() == page.locator("[data-widget]").count() - 1
