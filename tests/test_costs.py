@@ -174,6 +174,43 @@ def test_an_own_task_is_not_guessed():
         task_memory(Plan(task="own"))
 
 
+def test_an_own_order_counts_its_own_microbatches_in_flight():
+    gpipe = "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3; 1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3".replace("; ", "\n")
+    own = task_memory(Plan(pp=2, microbatches=4, order=gpipe))
+    assert own == task_memory(Plan(pp=2, microbatches=4, schedule="gpipe"))
+    assert own != task_memory(Plan(pp=2, microbatches=4))
+
+
+def test_a_split_backward_frees_the_last_relu_at_its_input_half():
+    """Captured with labkit: rank 2 of zb_h1 holds 20 480 bytes at most, not 4 x 6144."""
+    plan = Plan(pp=4, layers=8, schedule="zb_h1", microbatches=8, global_batch=64)
+    assert [held.activation_bytes for held in task_memory(plan)] == [24576, 22528, 20480, 16772]
+
+
+def test_at_a_v_s_turn_output_and_input_are_one_tensor():
+    plan = Plan(pp=4, layers=8, schedule="zbv", virtual=2, microbatches=8, global_batch=64)
+    assert [held.activation_bytes for held in task_memory(plan)] == [32768, 32768, 32768, 26624]
+
+
+def test_gradients_of_zero_add_up_whole_over_microbatches_and_in_pipelines():
+    (held, _) = task_memory(Plan(dp=2, zero=2, microbatches=4))
+    assert held.gradient_bytes == 4 * 13130 == 52520
+    first = task_memory(Plan(dp=2, pp=2, zero=3, microbatches=2))[0]
+    assert (first.parameter_bytes, first.gradient_bytes) == (33280 + 33280 // 2, 33280)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "1f1b, 1 microbatch of 1 sample"),
+        ({"recompute": "full", "zero": 3, "global_batch": 8, "microbatch": 2},
+         "4 microbatches of 2 samples, zero 3, recompute full"),
+    ],
+)  # fmt: skip
+def test_a_training_in_words(changes, words):
+    assert str(Training(model=SMALL, **changes)).endswith(words)
+
+
 RUNS = [
     {"dp": 2},
     {"dp": 2, "zero": 1, "optimizer": "adam"},
@@ -184,6 +221,9 @@ RUNS = [
     {"task": "chars", "tp": 2, "sequence_parallel": True},
     {"task": "chars", "pp": 2, "microbatches": 4, "recompute": True},
     {"task": "digits_cnn", "pp": 2, "schedule": "gpipe", "microbatches": 4},
+    {"dp": 2, "zero": 2, "microbatches": 4},
+    {"dp": 2, "pp": 2, "zero": 3, "microbatches": 2},
+    {"pp": 4, "layers": 8, "schedule": "zbv", "virtual": 2, "microbatches": 8, "global_batch": 64},
 ]
 
 

@@ -14,6 +14,7 @@ from labkit import scorecard
 from labkit.cli import app
 from labkit.cluster import PRESETS, Cluster, ClusterError, Device
 from labkit.costs import Model, Training
+from labkit.explain import explain
 from labkit.link import Link
 from labkit.predict import layer_time, memory_advice, predict, predict_cases, predict_trace, read_cases, stage_times
 
@@ -117,6 +118,23 @@ def test_3072_ranks_take_milliseconds(virtual):
     assert min(times) < 0.010
 
 
+def test_messages_folded_into_the_bubble_say_so():
+    folded = predict(Training(model=MODEL, pp=4, global_batch=8, schedule="zb_h1"), "a100").to_dict()
+    assert (folded["breakdown_s"]["p2p"], folded["p2p_in"]) == (None, "pp_bubble")
+    waited = predict(Training(model=MODEL, pp=4, global_batch=8), "a100").to_dict()
+    assert waited["breakdown_s"]["p2p"] > 0 and waited["p2p_in"] == "p2p"
+    words = invoke("predict", *SIZES, "--pp", 4, "--global-batch", 8, "--schedule", "zb_h1").stdout
+    assert "in pp_bubble" in words
+
+
+def test_a_predicted_sync_does_not_claim_to_be_alone():
+    trace = predict_trace(Training(model=MODEL, dp=8, global_batch=8), "a100")
+    assert trace.of("sync")["group"].to_list() == [None]
+    told = explain(trace)
+    assert "partner not recorded" in told["cause"].to_list()
+    assert "nobody else" not in " ".join(told["sentence"])
+
+
 # ---- memory
 
 
@@ -132,6 +150,14 @@ def test_a_model_that_does_not_fit_says_by_how_much_and_what_would():
 
 def test_a_model_that_fits_needs_no_advice():
     assert memory_advice(Training(model=MODEL), PRESETS["a100"]) == ""
+
+
+def test_advice_names_only_what_predict_takes():
+    """8 devices without a link between nodes: no way out with more ranks."""
+    training = Training(model=Model(64, 8192, 64), tp=8, global_batch=8, recompute="full")
+    alone = replace(PRESETS["a100"], between=None)
+    assert "fit with tp 16, or pp 2" in memory_advice(training, PRESETS["a100"])
+    assert "no change tried makes it fit" in memory_advice(training, alone)
 
 
 def test_offload_needs_cpu_memory():
@@ -204,6 +230,56 @@ def test_cases_get_predictions_beside_measured_columns(tmp_path):
     assert good["problem"] is None
     assert bad["predicted step_s"] is None
     assert "global_batch 7 does not divide" in bad["problem"]
+
+
+HEAD = "layers,hidden,heads,gpus,tp,dp,global_batch,step_s\n"
+GOOD = "8,1024,16,4,2,2,8,0.1"
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("x,1024,16,4,2,2,8,0.1", "model layers='x': give a whole number"),
+        ("24.5,1024,16,4,2,2,8,0.1", "model layers=24.5: give a whole number"),
+        (",1024,16,4,2,2,8,0.1", "layers is empty"),
+        ("8,1024,16,4,2,x,8,0.1", "dp='x': give a whole number"),
+        ("8,1024,16,4,0,2,8,0.1", "tp=0: give a whole number"),
+        ("8,1024,16,many,2,2,8,0.1", "gpus='many': give a whole number"),
+        ("8,1024,16,8,2,2,8,0.1", "8 GPUs, but tp x pp x dp = 4"),
+        ("8,1024,16,4,2,2,8,fast", "step_s 'fast' is not a number above 0"),
+        ("8,1024,16,4,2,2,8,-1", "step_s -1 is not a number above 0"),
+        ("8,1024,16,4,2,2,8,0", "step_s 0 is not a number above 0"),
+        ("8,1024,16,4,2,2,8,nan", "step_s nan is not a number above 0"),
+    ],
+)
+def test_a_bad_row_spoils_only_itself(tmp_path, row, words):
+    (tmp_path / "c.csv").write_text(f"{HEAD}{GOOD}\n{row}\n")
+    good, bad = predict_cases(read_cases(tmp_path / "c.csv"), "a100").to_dicts()
+    assert good["problem"] is None and good["error_percent step_s"] is not None
+    assert words in bad["problem"]
+    assert bad["error_percent step_s"] is None
+
+
+def test_all_rows_bad_is_still_a_table(tmp_path):
+    (tmp_path / "c.csv").write_text(f"{HEAD}8,1024,16,4,2,2,8,fast\n")
+    result = invoke("predict", "--cases", tmp_path / "c.csv", "--json")
+    assert json.loads(result.stdout)["summary"] == {}
+
+
+def test_columns_not_used_are_named(tmp_path):
+    (tmp_path / "c.csv").write_text("layers,hidden,heads,recomput\n8,1024,16,full\n")
+    result = invoke("predict", "--cases", tmp_path / "c.csv")
+    assert "columns not used: recomput" in result.stderr
+    assert json.loads(invoke("predict", "--cases", tmp_path / "c.csv", "--json").stdout)["unused_columns"] == [
+        "recomput"
+    ]
+
+
+def test_the_help_says_what_dtype_does_not_change():
+    half, whole = (predict(Training(model=MODEL, dtype=dtype), "a100").memory for dtype in ("bfloat16", "float32"))
+    assert half == whole
+    help_text = " ".join(word for word in invoke("predict", "--help").stdout.split() if word != "│")
+    assert "memory stays that of mixed precision" in help_text
 
 
 def test_a_table_without_model_sizes_is_refused(tmp_path):

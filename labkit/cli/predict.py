@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +41,9 @@ def predict(
     scatter_gather: Annotated[bool | None, flag("Cut pipeline messages over tp ranks (yes).")] = None,
     gradient_bytes: Annotated[int | None, flag("Bytes of a gradient element: 2 or 4 (2).")] = None,
     fused_accumulation: Annotated[bool | None, flag("Gradients add up inside their product.")] = None,
-    dtype: Annotated[str | None, flag("Of the matrix products (bfloat16).")] = None,
+    dtype: Annotated[
+        str | None, flag("Of the matrix products (bfloat16); memory stays that of mixed precision.")
+    ] = None,
     cluster: Annotated[str, flag("A preset (an unknown name lists them) or a .json file (a100).")] = "a100",
     link: Annotated[list[str] | None, flag("Link of one axis: dp:eth10, tp:latency=5us,bandwidth=25GB/s.")] = None,
     cases: Annotated[Path | None, flag("A CSV of cases; predictions are written beside its columns.")] = None,
@@ -123,14 +126,27 @@ def _predict_one(cluster: Cluster, given: dict[str, Any], out: Path | None, as_j
 
 
 def _predict_cases(path: Path, cluster: Cluster, given: dict[str, Any], out: Path | None, as_json: bool) -> None:
-    from labkit.predict import predict_cases, read_cases
+    from labkit.predict import predict_cases, read_cases, unused_columns
 
-    table = predict_cases(read_cases(path), cluster, **given)
+    cases = read_cases(path)
+    unused = unused_columns(cases)
+    table = predict_cases(cases, cluster, **given)
     if out is not None:
         table.write_csv(out)
     if as_json:
-        print(json.dumps({"cluster": cluster.name, "summary": _summary(table), "cases": table.to_dicts()}))
+        print(
+            json.dumps(
+                {
+                    "cluster": cluster.name,
+                    "summary": _summary(table),
+                    "unused_columns": unused,
+                    "cases": table.to_dicts(),
+                }
+            )
+        )
         return
+    if unused:
+        print(f"columns not used: {', '.join(unused)}", file=sys.stderr)
     if out is None:
         print(table.write_csv(), end="")
     else:
@@ -143,8 +159,7 @@ def _summary(table: pl.DataFrame) -> dict[str, dict[str, float]]:
     """Mean and worst error of every measured column."""
     prefix = "error_percent "
     columns = [name for name in table.columns if name.startswith(prefix)]
-    columns = [name for name in table.columns if name.startswith(prefix)]
-    errors_of = {name.removeprefix(prefix): table[name].drop_nulls().abs() for name in columns}
+    errors_of = {name.removeprefix(prefix): table[name].cast(float).drop_nulls().abs() for name in columns}
     return {
         name: {"rows": len(error), "mean_percent": float(error.mean()), "worst_percent": float(error.max())}
         for name, error in errors_of.items()
@@ -162,7 +177,10 @@ def _words(found: Prediction) -> str:
     ]
     lines += [f"  step {found.step_s * 1e3:.4g} ms (predicted)"]
     lines += [
-        f"    {part:16} {time * 1e3:10.4g} ms  {time / found.step_s:6.1%}" for part, time in found.breakdown.items()
+        f"    {part:16} {'in pp_bubble':>13}"
+        if part == "p2p" and found.messages_in_bubble
+        else f"    {part:16} {time * 1e3:10.4g} ms  {time / found.step_s:6.1%}"
+        for part, time in found.breakdown.items()
     ]
     lines += [
         f"  {found.hardware_tflops_per_gpu:.4g} TFLOP/s per GPU with recomputation ({found.hfu:.1%} of peak), "

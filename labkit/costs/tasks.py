@@ -8,8 +8,10 @@ and row, the loss its log-probabilities and targets. Float32 or as `plan.dtype` 
 digits, 4 layers of 64, batch 32, one rank: 13,130 parameters; 32 x (64 + 3 x 64 + 10 floats, and a target of 8 bytes)
 and one number: 34,308 bytes of activations.
 
-Exact for schedules with whole backwards. Where backward is split (zbv, interleaved_zb, dualpipev, zb_h1), torch frees
-parts after the first half, which is not modelled: on some ranks activations are up to 15 % less than said here.
+Where backward is split (zbv, interleaved_zb, dualpipev, zb_h1, zb_h2), torch's weight half holds on to the graph from
+the stage's last layer with weights upwards, so its input half frees only what comes after that layer: a last ReLU's
+output and the loss. The first stage needs no gradient of its input and frees all in the weight half. At the turn of a V
+one stage's output is the next one's input, kept once.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class _Layer:
     given_is_indices: bool = False
     extra_bytes: int = 0
     """Kept besides, in other types: indices, attention's row sums."""
+    after: float = 0
+    """Elements of `kept` that come after its last weights."""
 
 
 def task_memory(plan: Plan) -> list[TaskMemory]:
@@ -74,13 +78,16 @@ def _rank_memory(plan: Plan, stages: list[list[_Layer]], place: dict[str, int]) 
     whole = size * sum(map(prod, shapes))
     shard = size * sum(prod(_shard(shape, plan.dp, place["dp"])) for shape in shapes)
     layers = [_whole_and_shard(layer.shapes, plan, place["dp"]) for layer in mine]
-    # FSDP gathers the weights of one layer at a time, ZeRO 2 keeps all gathered. Gradients are cut down as each layer's
-    # backward ends; only the first layer, whose input needs no gradient, waits for the end of the whole backward.
-    held = {0: whole, 1: whole, 2: whole + shard, 3: shard + max(w for w, _ in layers)}[plan.zero]
-    first_whole, first_shard = layers[0] if place["pp"] == 0 else (0, 0)
-    gradients = shard + first_whole - first_shard if plan.zero >= 2 else whole
-    kept = [_kept_bytes(plan, stage, index == plan.num_stages - 1) for index, stage in enumerate(stages)]
-    activations = _peak(order, place["pp"], kept)
+    # FSDP gathers the weights of one layer at a time; ZeRO 2 keeps all gathered, and so does torch's pipeline.
+    one_by_one = plan.zero == 3 and plan.pp == 1
+    gathered = max(w for w, _ in layers) if one_by_one else whole
+    held = shard + gathered if plan.zero >= 2 else whole
+    # Gradients are cut down as each layer's backward ends; only the first layer, whose input needs no gradient, waits
+    # for the end of the whole backward. A pipeline, and ZeRO 2 with several microbatches, adds up whole ones first.
+    cut_down = one_by_one or (plan.zero == 2 and plan.pp == plan.microbatches == 1)
+    first_whole, first_shard = layers[0]
+    gradients = shard + first_whole - first_shard if cut_down else whole
+    activations = _peak(order, place["pp"], _parts(plan, stages, order.stages_of(place["pp"])))
     return TaskMemory(held, gradients, _optimizer_bytes(plan, shapes, place["dp"]), activations)
 
 
@@ -92,9 +99,7 @@ def _whole_and_shard(shapes: Sequence[tuple[int, ...]], plan: Plan, dp_rank: int
 
 def _order(plan: Plan) -> schedule.Schedule:
     """The pipeline's schedule; without one, each microbatch forward then backward."""
-    if plan.pp > 1:
-        return schedule.generate(plan.schedule, plan.pp, plan.microbatches, plan.virtual)
-    return schedule.generate("1f1b", 1, plan.microbatches, 1)
+    return plan.pipeline or schedule.generate("1f1b", 1, plan.microbatches, 1)
 
 
 def _shard(shape: tuple[int, ...], num_ranks: int, rank: int) -> tuple[int, ...]:
@@ -123,16 +128,44 @@ def _greedy_parts(counts: Sequence[int], num_ranks: int) -> list[list[int]]:
     return parts
 
 
-def _peak(order: schedule.Schedule, rank: int, kept: list[int]) -> int:
-    """Most bytes kept while a rank runs its order: a forward adds its stage's, the end of backward frees them."""
+_HALVES = {Kind.BACKWARD: (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)}
+_Part = tuple[int, set[tuple[int, Kind]]]
+"""Bytes that a forward keeps, and the halves of backward (stage and kind) which must all have run to free them."""
+
+
+def _peak(order: schedule.Schedule, rank: int, parts: dict[int, list[_Part]]) -> int:
+    """Most bytes kept while a rank runs its order."""
+    held: dict[int, list[_Part]] = {}
     now = most = 0
-    for stage, kind, _ in order.orders[rank]:
+    for stage, kind, microbatch in order.orders[rank]:
+        of_microbatch = held.setdefault(microbatch, [])
         if kind == Kind.FORWARD:
-            now += kept[stage]
+            of_microbatch += [(size, set(awaited)) for size, awaited in parts[stage]]
+            now += sum(size for size, _ in parts[stage])
             most = max(most, now)
-        elif kind in (Kind.BACKWARD, Kind.BACKWARD_WEIGHT):
-            now -= kept[stage]
+            continue
+        for _, awaited in of_microbatch:
+            awaited -= {(stage, half) for half in _HALVES.get(kind, (kind,))}
+        now -= sum(size for size, awaited in of_microbatch if not awaited)
+        held[microbatch] = [part for part in of_microbatch if part[1]]
     return most
+
+
+def _parts(plan: Plan, stages: list[list[_Layer]], mine: Sequence[int]) -> dict[int, list[_Part]]:
+    """What each of a rank's stages keeps of a microbatch. Where the next stage is the rank's too, they share a tensor.
+
+    The first stage needs no gradient of its input, so torch leaves its whole backward to the weight half.
+    """
+    outputs = {i: 0 if plan.recompute else round(stages[i][-1].after * _ELEMENT_BYTES[plan.dtype]) for i in mine}
+    parts: dict[int, list[_Part]] = {}
+    for stage in mine:
+        last = stage == plan.num_stages - 1
+        early = _loss_bytes(plan) if last else outputs[stage]
+        rest = _kept_bytes(plan, stages[stage], last) - early - outputs.get(stage - 1, 0)
+        awaited = {(stage, Kind.BACKWARD_INPUT if stage else Kind.BACKWARD_WEIGHT)}
+        awaited |= {(stage + 1, Kind.BACKWARD_WEIGHT)} if stage + 1 in mine else set()
+        parts[stage] = [(early, awaited), (rest, {(stage, Kind.BACKWARD_WEIGHT)})]
+    return parts
 
 
 def _kept_bytes(plan: Plan, layers: list[_Layer], last: bool) -> int:
@@ -166,7 +199,7 @@ def _digits(plan: Plan, held: range) -> list[_Layer]:
         kept = b * sizes[position + 1] if ends_stage else 0
         if ends_stage and cut == "column":
             kept //= plan.tp
-        layers.append(_Layer(_linear(sizes[position], sizes[position + 1], cut, plan.tp), kept, b * given))
+        layers.append(_Layer(_linear(sizes[position], sizes[position + 1], cut, plan.tp), kept, b * given, after=kept))
     return layers
 
 
@@ -198,7 +231,7 @@ def _digits_cnn(plan: Plan, held: range) -> list[_Layer]:
             layers.append(_Layer(((10, 4 * planes), (10,)), b * 4 * planes, given))
         else:
             kept = b * w * 64 if position == held[-1] else 0
-            layers.append(_Layer(((w, planes, 3, 3), (w,)), kept, given))
+            layers.append(_Layer(((w, planes, 3, 3), (w,)), kept, given, after=kept))
     return layers
 
 

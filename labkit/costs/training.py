@@ -48,6 +48,7 @@ class Training:
     fused_accumulation: bool = False
     """The weight gradient's product adds to the sum of earlier microbatches itself; else a pass of its own does."""
     dtype: str = "bfloat16"
+    """Of the matrix products, whose rate it sets. Memory and messages are mixed precision's whatever it is."""
 
     def __post_init__(self) -> None:
         if self.schedule is None:
@@ -80,10 +81,12 @@ class Training:
         return tuple(few + (first <= rank < first + more) for rank in range(self.pp))
 
     def __str__(self) -> str:
-        options = [f"dp {self.dp}, tp {self.tp}, pp {self.pp}, {self.schedule}, {self.num_microbatches} microbatches"]
+        num, size = self.num_microbatches, self.microbatch
+        pieces = f"{num} microbatch{'es' if num > 1 else ''} of {size} sample{'s' if size > 1 else ''}"
+        options = [f"dp {self.dp}, tp {self.tp}, pp {self.pp}, {self.schedule}, {pieces}"]
         options += [f"zero {self.zero}"] if self.zero else []
         options += [f"recompute {self.recompute}"] if self.recompute != "none" else []
-        return f"{self.model}: {', '.join(options)} of {self.microbatch}"
+        return f"{self.model}: {', '.join(options)}"
 
 
 def _check_numbers(training: Training) -> None:

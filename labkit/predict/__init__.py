@@ -7,7 +7,7 @@ In: costs.Training and a cluster.Cluster. Out: a `Prediction`, a predicted Trace
 """
 
 from labkit.predict.advice import memory_advice
-from labkit.predict.cases import predict_cases, read_cases
+from labkit.predict.cases import predict_cases, read_cases, unused_columns
 from labkit.predict.drawn import predict_trace
 from labkit.predict.step import Prediction, StageTime, layer_time, predict, stage_times
 
@@ -21,4 +21,5 @@ __all__ = [
     "predict_trace",
     "read_cases",
     "stage_times",
+    "unused_columns",
 ]

@@ -6,9 +6,13 @@ In: a Training and a Cluster. Out: one sentence; empty where the fullest rank fi
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 from labkit.cluster import Cluster
 from labkit.costs import Training, peak_memory
+
+_NUM_WAYS = 3
+"""Ways out that a sentence names."""
 
 
 def memory_advice(training: Training, cluster: Cluster) -> str:
@@ -17,8 +21,9 @@ def memory_advice(training: Training, cluster: Cluster) -> str:
     missing = peak_memory(training).total_bytes - room
     if missing <= 0:
         return ""
-    ways = [_change_words(change) for change in _changes(training, cluster) if _fits(training, change, room)]
-    way = f"it would fit with {', or '.join(ways[:3])}" if ways else "no change tried makes it fit: use more ranks"
+    found = (change for change in _changes(training, cluster) if _fits(training, change, cluster))
+    ways = [_change_words(change) for change in islice(found, _NUM_WAYS)]
+    way = f"it would fit with {', or '.join(ways)}" if ways else "no change tried makes it fit: use more ranks"
     return f"needs {missing / 1e9:.1f} GB more than the {room / 1e9:g} GB of {cluster.device.name}; {way}"
 
 
@@ -33,9 +38,13 @@ def _changes(training: Training, cluster: Cluster) -> list[dict[str, object]]:
     return [*again, *shared, *moved, *smaller, *wider, *both]
 
 
-def _fits(training: Training, change: dict[str, object], room_bytes: float) -> bool:
+def _fits(training: Training, change: dict[str, object], cluster: Cluster) -> bool:
+    """Whether it fits, and `predict` takes it: e.g. no link between nodes rules out more ranks than a node has."""
+    from labkit.predict.step import predict  # which itself asks for advice
+
     try:
-        return peak_memory(replace(training, **change)).total_bytes <= room_bytes
+        changed = replace(training, **change)
+        return peak_memory(changed).total_bytes <= cluster.device.memory_bytes and predict(changed, cluster).fits
     except ValueError:
         return False  # not a legal plan, so no way out
 

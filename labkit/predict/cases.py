@@ -2,11 +2,13 @@
 
 In: a CSV whose columns are named as in papers or as `labkit predict` names its flags. Out: the same table with
 `predicted_*` columns and, for every measured column that is known, its prediction and the error in percent. A row that
-cannot be predicted keeps its place and says why.
+cannot be predicted keeps its place and says why, as does one with a measured value that is no number above 0. Cells are
+read one by one: a wrong one spoils its own row only.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -35,6 +37,7 @@ _NAMES = {
 }
 """Our word for a column -> other words for it, lower case."""
 
+_TORCH_DDP = "ddp_impl_sc21_script"
 _FLAGS = {field.name for field in fields(Training)} - {"model"}
 _MODEL = tuple(field.name for field in fields(Model))
 
@@ -89,14 +92,42 @@ def predict_cases(table: pl.DataFrame, cluster: Cluster | str, **settings: Any) 
 def read_cases(path: str | Path) -> pl.DataFrame:
     """The CSV at `path`."""
     try:
-        table = pl.read_csv(path, infer_schema_length=None)
+        table = pl.read_csv(path, infer_schema=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise ValueError(f"cannot read {path} as CSV: {error}") from None
     words = {_word(name) for name in table.columns}
     missing = [name for name in ("layers", "hidden", "heads") if name not in words]
     if missing:
         raise ValueError(f"{path} has no column {', '.join(missing)}: its columns are {', '.join(table.columns)}")
-    return table
+    return table.with_columns(_typed(column) for column in table)
+
+
+def unused_columns(table: pl.DataFrame) -> list[str]:
+    """Names of columns that say nothing to a prediction: misspelt ones, or notes."""
+    known = {*_FLAGS, *_MODEL, *_MEASURED, "gpus", _TORCH_DDP}
+    return [name for name in table.columns if _word(name) not in known]
+
+
+def _typed(column: pl.Series) -> pl.Series:
+    """A column of text as numbers, or as yes and no, if all of its cells are."""
+    values = [_value(cell) for cell in column]
+    kinds = {type(value) for value in values if value is not None}
+    if kinds and (kinds <= {int, float} or kinds == {bool}):
+        return pl.Series(column.name, values, dtype=None if kinds != {int, float} else pl.Float64, strict=False)
+    return column
+
+
+def _value(cell: Any) -> Any:
+    """One cell: "24" and "24.0" are 24, "true" is True, "" is None, other text stays."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        if not text or text.lower() in ("true", "false"):
+            return text.lower() == "true" if text else None
+        try:
+            cell = float(text)
+        except ValueError:
+            return text
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
 def shared_settings(table: pl.DataFrame) -> dict[str, Any]:
@@ -118,10 +149,11 @@ def _word(name: str) -> str:
 def _row(
     row: Mapping[str, Any], columns: Mapping[str, str], cluster: Cluster, shared: dict[str, Any]
 ) -> dict[str, Any]:
-    words = {columns[name]: value for name, value in row.items() if value is not None}
+    values = {name: _value(cell) for name, cell in row.items()}
+    words = {columns[name]: value for name, value in values.items() if value is not None}
     measured = {name: word for name, word in columns.items() if word in _MEASURED}
     try:
-        return _predicted(words, row, measured, cluster, shared)
+        return _predicted(words, values, measured, cluster, shared)
     except ValueError as error:
         return {**_nothing(measured), "problem": str(error)}
 
@@ -140,12 +172,19 @@ def _predicted(
         "predicted_memory_gb": found.memory.total_bytes / 1e9,
         "predicted_fits": found.fits,
     }
+    wrong = [name for name in measured if row[name] is not None and not _is_measure(row[name])]
     for name, word in measured.items():
         changes, of = _MEASURED[word]
         value = of(predict(training_of(words, shared | dict(changes)), cluster))
+        known = row[name] is not None and name not in wrong
         result[f"predicted {name}"] = value
-        result[f"error_percent {name}"] = 100 * (value / row[name] - 1) if row[name] else None
-    return {**result, "problem": None}
+        result[f"error_percent {name}"] = 100 * (value / row[name] - 1) if known else None
+    problems = [f"{name} {row[name]!r} is not a number above 0, so it is left out" for name in wrong]
+    return {**result, "problem": "; ".join(problems) or None}
+
+
+def _is_measure(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _nothing(measured: Mapping[str, str]) -> dict[str, Any]:
@@ -156,13 +195,37 @@ def _nothing(measured: Mapping[str, str]) -> dict[str, Any]:
 
 def training_of(words: Mapping[str, Any], shared: Mapping[str, Any]) -> Training:
     """One row as a Training; dp from the number of GPUs where it is not given."""
-    model = Model(**{name: words[name] for name in _MODEL if name in words})
     given = dict(shared) | {name: value for name, value in words.items() if name in _FLAGS}
-    if "ddp_impl_sc21_script" in words:
-        given["overlap_dp"] = words["ddp_impl_sc21_script"] == "torch"
-    if "gpus" in words and "dp" not in given:
+    sizes = {name: words[name] for name in _MODEL if name in words}
+    _check_cells(sizes, given, words)
+    if _TORCH_DDP in words:
+        given["overlap_dp"] = words[_TORCH_DDP] == "torch"
+    if "gpus" in words:
         cut = given.get("tp", 1) * given.get("pp", 1)
         if words["gpus"] % cut:
             raise ValueError(f"{words['gpus']} GPUs do not divide into tp x pp = {cut}")
-        given["dp"] = words["gpus"] // cut
-    return Training(model=model, **given)
+        dp = given.setdefault("dp", words["gpus"] // cut)
+        if dp * cut != words["gpus"]:
+            raise ValueError(f"{words['gpus']} GPUs, but tp x pp x dp = {dp * cut}: correct one of them")
+    return Training(model=Model(**sizes), **given)
+
+
+_NUMBERS = ("gpus", "dp", "tp", "pp", "global_batch", "microbatch", "virtual")
+_NAMED = ("schedule", "recompute", "dtype")
+_YES_OR_NO = ("sequence_parallel", "offload", "overlap_dp", "scatter_gather", "fused_accumulation")
+
+
+def _check_cells(sizes: Mapping[str, Any], given: dict[str, Any], words: Mapping[str, Any]) -> None:
+    """Cells of the right type, before anything is computed from them; 0 and 1 become no and yes."""
+    for name in ("layers", "hidden", "heads"):
+        if name not in sizes:
+            raise ValueError(f"{name} is empty: give a whole number, 1 or more")
+    for name, value in (given | {name: words[name] for name in ("gpus",) if name in words}).items():
+        if name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name}={value!r}: give a whole number, 1 or more")
+        if name in _NAMED and not isinstance(value, str | None):
+            raise ValueError(f"{name}={value!r}: give a name")
+        if name in _YES_OR_NO:
+            if value not in (0, 1):
+                raise ValueError(f"{name}={value!r}: give true or false")
+            given[name] = bool(value)

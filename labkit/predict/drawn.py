@@ -2,6 +2,7 @@
 
 In: a Training and a Cluster. Out: a Trace of one step (source "predicted"), one rank of every pipeline stage standing
 for all its equals. Stage work, gradient sync that is not hidden, optimizer; waits on messages lie in the work's slot.
+The gradient sync names no group: its other ranks are not drawn.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _closing_events(rank: int, found: Prediction, start_s: float) -> list[dict[s
         {"kind": "step", "rank": rank, "step": 0, **_times(0.0, end_s)},
     ]
     if synced_s > start_s:
-        sync = {"op": "all_reduce", "axis": "dp", "group": [rank], "seq": 0, "dtype": found.training.dtype}
+        sync = {"op": "all_reduce", "axis": "dp", "group": None, "seq": 0, "dtype": found.training.dtype}
         size = round(parameters_of_rank(found.training, rank) * found.training.gradient_bytes)
         row = {"rank": rank, "step": 0, **sync, **_times(start_s, synced_s)}
         events += [{"kind": "sync", **row, "size_bytes": size}, {"kind": "wait", **row}]

@@ -62,7 +62,11 @@ class StageTime:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a step would take. All times are seconds of one step; `breakdown` sums up to `step_s`."""
+    """What a step would take. All times are seconds of one step; `breakdown` sums up to `step_s`.
+
+    Where messages only delay their receiver (`messages_in_bubble`), their time cannot be told from the bubble's: it is
+    in "pp_bubble", and "p2p" is 0 here, null in JSON.
+    """
 
     training: Training
     cluster: Cluster
@@ -103,15 +107,22 @@ class Prediction:
     def fits(self) -> bool:
         return not self.missing_bytes
 
+    @property
+    def messages_in_bubble(self) -> bool:
+        """Whether the time of messages between pipeline ranks is part of "pp_bubble"."""
+        return self.training.pp > 1 and self.training.schedule not in BLOCKING
+
     def to_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
+        folded = {"p2p": None} if self.messages_in_bubble else {}
         return {
             "step_s": self.step_s,
             "hardware_tflops_per_gpu": self.hardware_tflops_per_gpu,
             "model_tflops_per_gpu": self.model_tflops_per_gpu,
             "mfu": self.mfu,
             "hfu": self.hfu,
-            "breakdown_s": dict(self.breakdown),
+            "breakdown_s": {**self.breakdown, **folded},
+            "p2p_in": "pp_bubble" if self.messages_in_bubble else "p2p",
             "memory_bytes": {
                 "parameters": self.memory.parameter_bytes,
                 "gradients": self.memory.gradient_bytes,

@@ -24,7 +24,12 @@ def picture(page, number: int = 0):
     return page.locator(".lk-picture").nth(number)
 
 
+PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""What was just asked for is on the screen: drawing waits for the next frame."""
+
+
 def facts(page, number: int = 0) -> str:
+    page.evaluate(PAINTED)
     return page.locator(".lk-facts").nth(number).inner_text()
 
 
