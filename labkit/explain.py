@@ -12,8 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from labkit.analysis import CAUSES, Cause, breakdown, gaps
+from labkit.analysis import CAUSES, Cause, breakdown, gaps, notes
 from labkit.analysis.activity import WORK_KINDS
+from labkit.analysis.stages import MORE_WORK
 from labkit.event import STAGE_KINDS
 from labkit.report import size_words
 from labkit.trace import Trace
@@ -49,7 +50,7 @@ def summary(trace: Trace) -> pl.DataFrame:
 
 
 def describe(trace: Trace, *, longest: int = 3) -> str:
-    """The summary of every rank, its longest gaps as sentences, and what helps against each cause found."""
+    """The summary of every rank, its longest gaps as sentences, what helps against each cause found, and caveats."""
     table, causes = explain(trace), summary(trace)
     lines = [f"why ranks stand still: {trace.title}"]
     for row in breakdown(trace).to_dicts():
@@ -62,6 +63,7 @@ def describe(trace: Trace, *, longest: int = 3) -> str:
         lines += [f"    - {_of_step(gap)}{gap['sentence']}" for gap in worst]
     found = causes["cause"].unique().to_list()
     lines += [f"  {cause}: {words}" for cause, words in CAUSES.items() if cause in found]
+    lines += [f"  note: {note}" for note in dict.fromkeys((*trace.meta.notes, *notes(trace)))]
     return "\n".join(lines)
 
 
@@ -111,9 +113,6 @@ def _with_neighbours(trace: Trace, table: pl.DataFrame) -> pl.DataFrame:
 
 # ---- one sentence for each cause
 
-_MORE_WORK = 1.02
-"""How much more than the waiting rank a rank must work before a sentence says so."""
-
 
 def _warm_up(gap: dict[str, Any]) -> str:
     return f"{_waited(gap)} for {_data(gap)}: the pipeline is filling"
@@ -129,13 +128,15 @@ def _drain(gap: dict[str, Any]) -> str:
 
 def _slow_stage(gap: dict[str, Any]) -> str:
     sentence = f"{_waited(gap)} for {_data(gap)}, not computed yet"
-    if gap["own_ns"] and (gap["their_ns"] or 0) > _MORE_WORK * gap["own_ns"]:
+    if gap["own_ns"] and (gap["their_ns"] or 0) > MORE_WORK * gap["own_ns"]:
         own, theirs = time_words(gap["own_ns"]), time_words(gap["their_ns"])
         sentence += f"; in this step rank {gap['by_rank']} works {theirs}, rank {gap['rank']} {own}"
     return sentence
 
 
 def _late_p2p(gap: dict[str, Any]) -> str:
+    if not gap["is_sent"]:
+        return f"{_waited(gap)} for {_data(gap)}, not computed yet: no rank works longer, earlier messages came late"
     return f"{_waited(gap)} for {_data(gap)}: both were ready,{_size(gap)} on the way"
 
 

@@ -55,6 +55,18 @@ def test_intervals_are_sets_of_moments(first, second):
     assert (a.starts[1:] > a.ends[:-1]).all()
 
 
+# ---- caveats
+
+
+def test_missing_ranks_are_said_and_not_averaged_over():
+    trace = trace_of(event(1, "step", 0, 10), sync(1, "all_reduce", 2, 6, group=(0, 1, 2, 3), size_bytes=8), ranks=4)
+    (note,) = analysis.notes(trace)
+    assert note.startswith("3 of 4 ranks are missing from the trace (0, 2, 3)")
+    assert analysis.sync_totals(trace) == {"dp": {"count": 1.0, "bytes": 8.0}}
+    assert analysis.notes(trace_of(event(0, "step", 0, 1), event(1, "step", 0, 1))) == ()
+    assert analysis.notes(trace_of()) == ()
+
+
 # ---- breakdown
 
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from labkit import analysis, explain
 from labkit.cli import app
+from labkit.replay import planned_trace
 from labkit.schedule import Durations, generate, simulate
 from labkit.trace import Meta, Trace, from_events
 
@@ -136,6 +137,29 @@ def test_messages_of_a_planned_pipeline_are_late_by_the_hop():
     trace = planned("gpipe", ranks=2, microbatches=4, hop=5)
     late = explain.explain(trace).filter(pl.col("cause") == "late p2p")
     assert set(late["duration_ns"]) == {5}
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_equal_stages_wait_for_messages_and_for_no_slow_stage(is_sent):
+    """Planned 1F1B whose messages take time, with messages in the trace and without."""
+    one = Durations(forward=20, backward_input=20, backward_weight=20)
+    trace = (
+        planned_trace(generate("1f1b", 4, 8), one, hop_ns=5)
+        if is_sent
+        else planned("1f1b", ranks=4, microbatches=8, hop=5)
+    )
+    found = explain.explain(trace)
+    assert "waiting for a slow stage" not in set(found["cause"])
+    late = found.filter(pl.col("cause") == "late p2p")["sentence"].to_list()
+    assert any("both were ready" in sentence for sentence in late)
+    assert any("not computed yet: no rank works longer" in sentence for sentence in late)
+
+
+@pytest.mark.parametrize("command", ["explain", "analyze"])
+def test_commands_say_which_ranks_are_missing(command, tmp_path):
+    path, whole = tmp_path / "half.parquet", pipeline_step()
+    Trace(whole.events.filter(pl.col("rank") == 0), whole.meta).save(path)
+    assert "1 of 2 ranks are missing from the trace (1)" in CliRunner().invoke(app, [command, str(path)]).output
 
 
 def test_a_slow_stage_is_named():

@@ -5,11 +5,13 @@ The short list runs with the engine tests; `pytest -m soak -s tests/test_replan.
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from labkit import lab
 from labkit.plan import Plan
-from labkit.replay import ReplayError, replan, replay, same_plan, step_ns
+from labkit.replay import Changes, ReplayError, replan, replay, same_plan, step_ns
+from labkit.replay.what_if import what_if
 from labkit.trace import Meta, from_events
 
 LINK = {"link": "latency=2ms,bandwidth=10MB/s"}
@@ -143,6 +145,31 @@ def test_durations_go_with_the_samples_of_a_microbatch_by_hand():
     assert step_ns(replicas) == 10 + 15 + 25 + 2 + 8
     assert set(replicas.of("sync")["size_bytes"]) == {4 * (64 * 10 + 10)}
     assert any("no sync was captured" in note for note in replicas.meta.notes)
+
+
+def test_before_and_after_are_compared_on_one_clock():
+    """Two replicas on one core, each worked 40 of 80 by CPU time: as many microbatches as before change nothing."""
+    plan = Plan(dp=2, layers=1, steps=1)
+    rows = [row for rank in (0, 1) for row in tiny(plan).events.with_columns(rank=pl.lit(rank)).to_dicts()]
+    cpu = {"step": 60, "stage_forward": 20, "forward": 20, "stage_backward": 20, "backward": 20, "optimizer": 8}
+    rows = [row | {"cpu_ns": cpu[str(row["kind"])]} for row in rows]
+    trace = from_events(rows, Meta("measured", plan.to_dict(), num_ranks=2, layers=("fc0",), num_cores=1))
+    found = what_if(trace, Changes(), {"microbatches": 1})
+    assert step_ns(trace) == 100
+    assert step_ns(found.before) == step_ns(found.after) < 100
+    assert found.to_dict()["speedup"] == 1
+    assert any("by CPU time too" in note for note in found.after.meta.notes)
+    assert step_ns(what_if(trace, Changes(), {"microbatches": 1}, "wall").before) == 100
+
+
+def test_leaving_an_own_schedule_is_said():
+    order = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1"
+    one = Plan(layers=2, steps=1, pace="forward=20ms,backward=40ms")
+    rows = tiny(one).events.to_dicts()
+    rows += [row | {"layer": "fc1"} for row in rows if row["layer"]]
+    captured = from_events(rows, Meta("paced", one.to_dict(), layers=("fc0", "fc1")))
+    trace = replan(captured, same_plan(one, pp=2, order=order))
+    assert what_if(trace, Changes(), {"microbatches": 4}).changes == ("microbatches 2 -> 4", "schedule own -> 1f1b")
 
 
 @pytest.mark.parametrize(

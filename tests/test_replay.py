@@ -32,6 +32,8 @@ from labkit.replay import (
     same_plan,
     step_ns,
 )
+from labkit.replay.replayed import on_axes_of
+from labkit.replay.what_if import what_if
 from labkit.schedule import SCHEDULES, Durations, Schedule, ScheduleError, generate, problem, simulate
 from labkit.trace import Meta, from_events
 
@@ -223,7 +225,6 @@ def test_as_it_was():
         (Changes(compute=0.5), (5, 15), 17),  # the optimizer's 2.5 ns are rounded to 2
         (Changes(link="latency=1us,bandwidth=1GB/s"), (2010, 2030), 2035),  # 1000 bytes: 1000 ns, then 1000 ns more
         (Changes(link={"pp": "latency=0s,bandwidth=100GB/s"}), (20, 40), 45),
-        (Changes(link={"dp": "latency=1s,bandwidth=1B/s"}), (10, 30), 35),  # another axis
         (Changes(no_sync=True), (10, 30), 35),
         (Changes(device_time="cpu"), (4, 12), 17),
         (Changes(device_time="cpu", slow_ranks={0: 5}), (20, 28), 45),
@@ -233,7 +234,15 @@ def test_other_conditions_by_hand(changes, forward_of_1, step):
     again = replay(two_stages(), changes)
     assert span(again, 1, "stage_forward") == forward_of_1
     assert step_ns(again) == step
-    assert again.meta.notes[0] == f"replayed: {', '.join(changes.words())}"
+    assert again.meta.notes[0] == f"replayed: {', '.join(on_axes_of(two_stages(), changes).words())}"
+
+
+def test_a_link_of_an_axis_without_syncs_is_refused_and_never_listed():
+    with pytest.raises(ReplayError, match="dp link: no sync of the trace goes over it; the trace has syncs of pp"):
+        replay(two_stages(), Changes(link={"dp": "pcie4"}))
+    found = what_if(two_stages(), Changes(link="pcie4"))
+    assert [words.partition(":")[0] for words in found.changes] == ["pp link"]
+    assert set(found.after.meta.plan["link"]) == {"pp", "dp", "tp"}
 
 
 def test_infinite_bandwidth_leaves_the_latency():

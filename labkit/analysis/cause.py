@@ -8,8 +8,8 @@ class Cause(StrEnum):
 
     WARM_UP = "pipeline warm-up"  # its first forward or backward has not reached it yet: the pipeline fills
     DRAIN = "drain"  # no forward is left: it waits for backwards, or for the other ranks to end
-    SLOW_STAGE = "waiting for a slow stage"  # in the steady part: the neighbour has not computed the data yet
-    LATE_P2P = "late p2p"  # the data is computed and on its way
+    SLOW_STAGE = "waiting for a slow stage"  # in the steady part: data not computed yet, others work longer
+    LATE_P2P = "late p2p"  # the data is on its way, or not computed yet as earlier messages were late
     STRAGGLER = "straggler"  # a rank has not come to the collective yet
     BANDWIDTH = "bandwidth-bound sync"  # all ranks have come: the sync itself takes this long
     PARTNER = "partner not recorded"  # the sync's other ranks are not in the trace

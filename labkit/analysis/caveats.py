@@ -17,8 +17,25 @@ from labkit.trace import Trace
 
 def notes(trace: Trace) -> tuple[str, ...]:
     """What a reader must know before trusting the times."""
-    found = [_dropped_note(trace), _cores_note(trace), *_emulation_notes(trace)]
+    found = [_missing_note(trace), _dropped_note(trace), _cores_note(trace), *_emulation_notes(trace)]
     return tuple(note for note in found if note)
+
+
+_MOST_NAMED = 8
+"""Missing ranks that a note names."""
+
+
+def _missing_note(trace: Trace) -> str | None:
+    """Declared ranks without any event. A trace without events was not recorded: that is no missing rank."""
+    present = set(trace.events["rank"].unique().to_list())
+    missing = sorted(set(range(trace.meta.num_ranks)) - present)
+    if not missing or not present:
+        return None
+    named = ", ".join(map(str, missing[:_MOST_NAMED])) + (", ..." if len(missing) > _MOST_NAMED else "")
+    return (
+        f"{len(missing)} of {trace.meta.num_ranks} ranks are missing from the trace ({named}): "
+        f"numbers are of the others, and waits for the missing cannot be told"
+    )
 
 
 def _dropped_note(trace: Trace) -> str | None:

@@ -33,6 +33,7 @@ CLAIMS = {
     "size_bytes": pl.Int64,
     "microbatch": pl.Int32,
     "num_ranks": pl.Int64,
+    "is_sent": pl.Boolean,  # only the link was missing
 }
 
 _SYNC = ("op", "axis", "size_bytes", "microbatch", "num_ranks")
@@ -109,11 +110,12 @@ def _split(blocked: pl.DataFrame) -> pl.DataFrame:
     blocked = blocked.with_columns(ready.alias("ready_ns"), pl.col("end_ns").alias("until_ns"))
     is_message = pl.col("op").is_in(["send", "recv"]).fill_null(False)
     early = blocked.filter(pl.col("ready_ns").is_not_null()).with_columns(
-        pl.col("ready_ns").alias("end_ns"), pl.lit(str(Cause.STRAGGLER)).alias("cause")
+        pl.col("ready_ns").alias("end_ns"), pl.lit(str(Cause.STRAGGLER)).alias("cause"), pl.lit(False).alias("is_sent")
     )
     late_cause = pl.when(is_message).then(pl.lit(str(Cause.LATE_P2P))).otherwise(pl.lit(str(Cause.BANDWIDTH)))
     late_cause = pl.when(pl.col("ready_ns").is_null()).then(pl.lit(str(Cause.PARTNER))).otherwise(late_cause)
-    late = blocked.with_columns(pl.coalesce("ready_ns", "start_ns").alias("start_ns"), late_cause.alias("cause"))
+    late = blocked.with_columns(pl.coalesce("ready_ns", "start_ns").alias("start_ns"), late_cause.alias("cause"),
+                                pl.col("ready_ns").is_not_null().alias("is_sent"))  # fmt: skip
     claims = pl.concat([early, late]).filter(pl.col("end_ns") > pl.col("start_ns"))
     return claims.select(list(CLAIMS)).cast(CLAIMS)
 
@@ -124,8 +126,13 @@ def _with_phase(trace: Trace, claims: pl.DataFrame) -> pl.DataFrame:
     in_pipeline = is_message & (pl.col("cause") == str(Cause.STRAGGLER)) & pl.col("axis").fill_null("pp").eq("pp")
     if trace.meta.mesh.pp == 1:
         return claims
-    waiting = phase(trace, claims.filter(in_pipeline))
+    waiting = phase(trace, claims.filter(in_pipeline), _longest_message_ns(claims))
     return pl.concat([claims.filter(~in_pipeline), waiting.select(list(CLAIMS))])
+
+
+def _longest_message_ns(claims: pl.DataFrame) -> int:
+    late = claims.filter(pl.col("cause") == str(Cause.LATE_P2P))
+    return (late["end_ns"] - late["start_ns"]).max() or 0
 
 
 def stage_claims(trace: Trace) -> pl.DataFrame:
@@ -142,11 +149,14 @@ def stage_claims(trace: Trace) -> pl.DataFrame:
         *(pl.lit("recv").alias("op"), pl.lit("pp").alias("axis"), pl.lit(2).alias("num_ranks")),
     )
     ready = pl.col("ready_ns").clip("free_ns", "until_ns")
-    early = waits.with_columns(
-        pl.col("free_ns").alias("start_ns"), ready.alias("end_ns"), waiting_cause().alias("cause")
-    )
     late_cause = pl.lit(str(Cause.LATE_P2P)).alias("cause")
-    late = waits.with_columns(ready.alias("start_ns"), pl.col("until_ns").alias("end_ns"), late_cause)
+    late = waits.with_columns(
+        ready.alias("start_ns"), pl.col("until_ns").alias("end_ns"), late_cause, pl.lit(True).alias("is_sent")
+    )
+    cause = waiting_cause(ready - pl.col("free_ns"), _longest_message_ns(late), trace.meta.mesh.pp)
+    early = waits.with_columns(
+        pl.col("free_ns").alias("start_ns"), ready.alias("end_ns"), cause.alias("cause"), pl.lit(False).alias("is_sent")
+    )
     claims = pl.concat([early, late]).select(list(CLAIMS)).cast(CLAIMS)
     return claims.filter(pl.col("end_ns") > pl.col("start_ns"))
 

@@ -35,7 +35,8 @@ def gaps(trace: Trace) -> pl.DataFrame:
     """All pieces of all gaps, by rank and time.
 
     Columns rank, step, start_ns, end_ns, duration_ns, cause (a `Cause`), by_rank (who was waited for), and of the sync
-    that was waited for: op, axis, size_bytes, microbatch, num_ranks; null where there is none.
+    that was waited for: op, axis, size_bytes, microbatch, num_ranks, is_sent (only the link was missing);
+    null where there is none.
 
     Rank 0 works from 0 to 2 and 9 to 10, its all_reduce issued at 2 is complete at 8, rank 1 came at 5: 2 to 5
     straggler by rank 1, 5 to 8 bandwidth-bound sync, 8 to 9 host overhead; 7 in all.

@@ -19,8 +19,16 @@ _GRADIENT = (str(Kind.STAGE_BACKWARD), str(Kind.STAGE_BACKWARD_INPUT))
 """Kinds that hand a gradient to the stage before."""
 
 
+MORE_WORK = 1.02
+"""How much more than the waiting rank a rank must work to be called slow."""
+
+
 def stage_work(trace: Trace) -> pl.DataFrame:
-    """Stage events with pipeline, `is_first` (of its kind on stage and step) and `is_draining` (no forward left)."""
+    """Stage events with pipeline and flags.
+
+    `is_first` (of its kind on stage and step), `is_draining` (no forward left), `is_outworked` (in this step some rank
+    of the pipeline works longer than this one).
+    """
     mesh = trace.meta.mesh
     pipeline = {rank: i for i, group in enumerate(mesh.groups("pp")) for rank in group}
     work = trace.of(*STAGE_KINDS).with_columns(
@@ -30,35 +38,49 @@ def stage_work(trace: Trace) -> pl.DataFrame:
     is_forward = pl.col("kind") == _FORWARD
     begins, last = pl.col("start_ns"), pl.col("start_ns").filter(is_forward).max().over("rank", "step")
     first = begins == begins.min().over("rank", "step", "stage", is_forward)
+    work = work.with_columns((pl.col("end_ns") - begins).sum().over("rank", "step").alias("own_ns"))
+    outworked = pl.col("own_ns").max().over("pipeline", "step") > MORE_WORK * pl.col("own_ns")
     return work.sort("start_ns", maintain_order=True).with_columns(
-        first.alias("is_first"), (begins > last).fill_null(True).alias("is_draining"), is_forward.alias("is_forward")
+        outworked.alias("is_outworked"),
+        first.alias("is_first"),
+        (begins > last).fill_null(True).alias("is_draining"),
+        is_forward.alias("is_forward"),
     )
 
 
-def waiting_cause() -> pl.Expr:
-    """The cause of waiting before a piece of stage work, from its flags; null flags: no work is left."""
+def waiting_cause(waited_ns: pl.Expr, message_ns: int, num_ranks: int) -> pl.Expr:
+    """The cause of waiting before a piece of stage work, from its flags; null flags: no work is left.
+
+    In the steady part a rank that nobody outworks waits for no slow stage: if its wait is no longer than the messages
+    of all ranks there and back (each at most `message_ns`), it is these that are late.
+    """
+    by_messages = ~pl.col("is_outworked") & (waited_ns <= 2 * num_ranks * message_ns)
     return (
         pl.when(pl.col("is_first").fill_null(False))
         .then(pl.lit(str(Cause.WARM_UP)))
         .when(pl.col("is_draining").fill_null(True))
         .then(pl.lit(str(Cause.DRAIN)))
+        .when(by_messages.fill_null(False))
+        .then(pl.lit(str(Cause.LATE_P2P)))
         .otherwise(pl.lit(str(Cause.SLOW_STAGE)))
     )
 
 
-def phase(trace: Trace, claims: pl.DataFrame) -> pl.DataFrame:
+def phase(trace: Trace, claims: pl.DataFrame, message_ns: int) -> pl.DataFrame:
     """The claims with `cause` by the phase of the rank: what it does after the wait. Leading waits may be cut in two.
 
     A rank that has ended its step waits in the next one for the ranks that have not: until the pipeline's work of the
     step before has ended, that is drain, and only then warm-up.
     """
     work = stage_work(trace)
-    following = work.select("rank", "start_ns", "step", "pipeline", "is_first", "is_draining", "is_forward")
+    following = work.select("rank", "start_ns", "step", "pipeline", "is_first", "is_draining", "is_forward",
+                            "is_outworked")  # fmt: skip
     waits = claims.sort("start_ns", maintain_order=True).join_asof(
         following, on="start_ns", by="rank", strategy="forward", check_sortedness=False
     )  # fmt: skip
     ends = work.group_by("pipeline", pl.col("step") + 1).agg(pl.col("end_ns").max().alias("drained_ns"))
-    waits = waits.with_columns(waiting_cause().alias("cause")).join(ends, on=["pipeline", "step"], how="left")
+    cause = waiting_cause(pl.col("end_ns") - pl.col("start_ns"), message_ns, trace.meta.mesh.pp)
+    waits = waits.with_columns(cause.alias("cause")).join(ends, on=["pipeline", "step"], how="left")
     is_leading = pl.col("is_first") & pl.col("is_forward") & (pl.col("drained_ns") > pl.col("start_ns"))
     return _cut_leading(waits, is_leading.fill_null(False))
 

@@ -19,11 +19,11 @@ def counts(trace: Trace) -> dict[str, int]:
 def syncs_per_step(trace: Trace) -> pl.DataFrame:
     """For each axis and op: operations and bytes of one rank in one step.
 
-    Columns axis, op, count, bytes: the median over steps of each rank, averaged over ranks (the ends of a pipeline
-    send less than its middle). A message counts on both of its ranks. Set-up is left out.
+    Columns axis, op, count, bytes: the median over steps of each rank, averaged over the ranks in the trace (the ends
+    of a pipeline send less than its middle). A message counts on both of its ranks. Set-up is left out.
     """
     syncs = trace.of("sync").filter(pl.col("step").is_not_null())
-    num_steps, num_ranks = syncs["step"].n_unique(), trace.meta.num_ranks
+    num_steps, num_ranks = syncs["step"].n_unique(), trace.events["rank"].n_unique()
     per_step = syncs.group_by("axis", "op", "rank", "step").agg(pl.len().alias("count"), pl.col("size_bytes").sum())
     per_rank = per_step.group_by("axis", "op", "rank").agg(
         _median_with_absent("count", num_steps), _median_with_absent("size_bytes", num_steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,8 +65,9 @@ def replay(
 
         check_out(out)
         captured = load(trace)
+        gone = {axis for axis in AXES if new_plan[axis] == 1}
         changes = Changes(
-            link=(_cluster_links(cluster, captured) if cluster else {}) | (_by_axis(_link(link)) if link else {}),
+            link=(_cluster_links(cluster, captured, gone) if cluster else {}) | (_by_axis(_link(link)) if link else {}),
             slow_ranks=_slow_ranks(slow_rank or []),
             compute=compute,
             device_time=device_time or "wall",
@@ -83,15 +85,15 @@ def _by_axis(link: Any) -> dict[str, Any]:
     return link if isinstance(link, dict) else dict.fromkeys(AXES, link)
 
 
-def _cluster_links(name: str, captured: Any) -> dict[str, Any]:
-    """The link of every axis that the captured run has, as the cluster would place it. Its computation stays."""
+def _cluster_links(name: str, captured: Any, gone: Container[str]) -> dict[str, Any]:
+    """The link of every axis that the captured run has and the new plan keeps, as the cluster would place it."""
     from labkit.cluster import as_cluster, group_of
 
     cluster, mesh = as_cluster(name), captured.meta.mesh
     return {
         axis: cluster.effective_link(axis, group_of(axis, mesh, cluster.gpus_per_node))
         for axis in AXES
-        if getattr(mesh, axis) > 1
+        if getattr(mesh, axis) > 1 and axis not in gone
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Literal
 
 from labkit.plan import Plan
 from labkit.replay.graph import ReplayError
@@ -34,8 +35,7 @@ def replan(trace: Trace, plan: Plan, *, device_time: str | None = None) -> Trace
     old = Plan.from_dict(trace.meta.plan)
     _check_same_model(old, plan)
     _check_modelled(plan)
-    crowded = trace.meta.source == "measured" and trace.meta.num_ranks > (trace.meta.num_cores or 1)
-    device_time = device_time or ("cpu" if crowded else "wall")
+    device_time = device_time or usual_clock(trace)
     costs = step_costs(trace, old, plan, device_time)
     layers = layer_names(plan, trace.meta.layers)
     events = play_program(plan_program(plan, costs, layers))
@@ -50,6 +50,12 @@ def replan(trace: Trace, plan: Plan, *, device_time: str | None = None) -> Trace
     )
     result = Trace(events, meta)
     return result.with_meta(seconds={"step_median": step_ns(result) / 1e9})
+
+
+def usual_clock(trace: Trace) -> Literal["wall", "cpu"]:
+    """The clock that durations are read from: CPU time where a measured run had more ranks than cores."""
+    crowded = trace.meta.source == "measured" and trace.meta.num_ranks > (trace.meta.num_cores or 1)
+    return "cpu" if crowded else "wall"
 
 
 def _notes(trace: Trace, plan: Plan, costs: StepCosts, device_time: str) -> tuple[str, ...]:

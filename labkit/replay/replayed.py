@@ -9,6 +9,7 @@ import msgspec
 import polars as pl
 
 from labkit.event import Kind
+from labkit.mesh import AXES
 from labkit.replay.captured import captured
 from labkit.replay.changes import Changes
 from labkit.replay.graph import ReplayError
@@ -21,9 +22,11 @@ def replay(trace: Trace, changes: Changes | None = None) -> Trace:
 
     Own work keeps its duration, dependencies and order of work are kept, waits follow from them. A stage waits for
     its message, the optimizer for the last sync, buckets overlap backward. Source "replayed"; the notes say what was
-    changed and repaired. Raises ReplayError for a trace that lacks ranks or whole steps.
+    changed and repaired. A link of all axes is taken for those with syncs. Raises ReplayError for a trace that lacks
+    ranks or whole steps, and for the link of a single axis without syncs.
     """
-    changes = changes or Changes()
+    asked = changes or Changes()
+    changes = on_axes_of(trace, asked)
     unknown = sorted(rank for rank in changes.slow_ranks if rank >= trace.meta.num_ranks)
     if unknown:
         raise ReplayError(f"slow rank {unknown[0]}: the trace has ranks 0 to {trace.meta.num_ranks - 1}")
@@ -36,12 +39,26 @@ def replay(trace: Trace, changes: Changes | None = None) -> Trace:
     meta = replace(
         trace.meta,
         source="replayed",
-        plan=_plan(trace, changes),
+        plan=_plan(trace, asked),
         notes=notes,
         seconds={"step_median": step_ns(result) / 1e9},
         dropped_events=0,
     )
     return replace(result, meta=meta)
+
+
+def on_axes_of(trace: Trace, changes: Changes) -> Changes:
+    """The changes with links of only those axes that have syncs in the trace.
+
+    A link of all axes leaves out the others; that of a single axis without syncs would change nothing: ReplayError.
+    """
+    axes = trace.of("sync").filter(pl.col("step").is_not_null())["axis"].drop_nulls().unique().to_list()
+    known = {axis.partition("+")[0] for axis in axes}
+    absent = [axis for axis in changes.link if axis not in known]
+    if absent and set(changes.link) != set(AXES):
+        has = f"has syncs of {', '.join(axis for axis in AXES if axis in known)}" if known else "holds no sync"
+        raise ReplayError(f"{absent[0]} link: no sync of the trace goes over it; the trace {has}")
+    return replace(changes, link={axis: link for axis, link in changes.link.items() if axis in known})
 
 
 def step_ns(trace: Trace) -> float:

@@ -12,8 +12,8 @@ from labkit.plan import Plan
 from labkit.replay.changes import Changes
 from labkit.replay.graph import ReplayError
 from labkit.replay.preview import read_schedule
-from labkit.replay.replanned import replan, same_plan
-from labkit.replay.replayed import exposed_sync_ns, replay, step_ns
+from labkit.replay.replanned import replan, same_plan, usual_clock
+from labkit.replay.replayed import exposed_sync_ns, on_axes_of, replay, step_ns
 from labkit.schedule import SCHEDULES
 from labkit.trace import Trace
 
@@ -61,9 +61,12 @@ class WhatIf:
 def what_if(
     trace: Trace, changes: Changes, plan_changes: Mapping[str, Any] | None = None, device_time: str | None = None
 ) -> WhatIf:
-    """Replay a trace under `changes`; with `plan_changes` (dp, schedule ...), turn it into that plan first."""
+    """Replay a trace under `changes`; with `plan_changes` (dp, schedule ...), turn it into that plan first.
+
+    A new plan is compared on one clock: where its durations are CPU times, `before` is the captured run by CPU time.
+    """
     if not plan_changes:
-        return WhatIf(trace, replay(trace, changes), changes.words())
+        return WhatIf(trace, replay(trace, changes), on_axes_of(trace, changes).words())
     if trace.meta.plan is None:
         raise ReplayError(
             "the trace holds no plan, so it cannot be turned into another one: change its links or speeds"
@@ -75,12 +78,23 @@ def what_if(
     link = {"link": dict(old.link or {}) | dict(changes.link)} if changes.link else {}
     plan = same_plan(old, **plan_changes, **link, max_ranks=most)
     after = replan(trace, plan, device_time=device_time)
+    changes = on_axes_of(after, changes)
+    before = trace
+    if not plan.pace and (device_time or usual_clock(trace)) == "cpu":
+        before = replay(trace, Changes(device_time="cpu"))
+        after = after.with_meta(notes=(*after.meta.notes, _ONE_CLOCK))
+        changes = replace(changes, device_time="wall")
     rest = replace(changes, link={}, device_time="wall")
     if rest != Changes():
         after = _replayed(after, rest)
     shown = ["schedule" if name == "order" else name for name in plan_changes]
     words = [f"{name} {getattr(old, name)} -> {getattr(plan, name)}" for name in shown]
-    return WhatIf(trace, after, (*words, *changes.words()))
+    if old.order is not None and plan.order is None and "schedule" not in shown:
+        words.append(f"schedule {old.schedule} -> {plan.schedule}")
+    return WhatIf(before, after, (*words, *changes.words()))
+
+
+_ONE_CLOCK = "what it is compared with is the captured run by CPU time too, not by the clock"
 
 
 def _with_order(plan_changes: Mapping[str, Any]) -> dict[str, Any]:
