@@ -56,3 +56,14 @@ def save(trace: Any, out: Path, *, quiet: bool = False) -> None:
         raise OSError(f"{error}. The trace is not lost: it is in {elsewhere.name}") from error
     if not quiet:
         print(f"saved to {out}")
+
+
+def read_links(parts: list[str]) -> str | dict[str, str]:
+    """One link for all axes, or pp:pcie4 for one axis each."""
+    pairs = [part.partition(":") for part in parts]
+    if len(parts) == 1 and not pairs[0][1]:
+        return parts[0]
+    odd = [part for part, (_, colon, _) in zip(parts, pairs, strict=True) if not colon]
+    if odd:
+        raise ValueError(f"link {odd[0]!r}: with several links name the axis of each, e.g. --link dp:eth10")
+    return {axis: spec for axis, _, spec in pairs}

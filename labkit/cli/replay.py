@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from labkit.cli.common import check_out, errors, flag, save
+from labkit.cli.common import check_out, errors, flag, read_links, save
 from labkit.mesh import AXES
 
 
@@ -59,7 +59,6 @@ def replay(
     """Replay a run under other conditions, or turn it into another plan, and say what changes."""
     new_plan = {"schedule": schedule, "dp": dp, "tp": tp, "pp": pp, "microbatches": microbatches, "virtual": virtual}
     with errors():
-        from labkit.cli.run import _link
         from labkit.replay import Changes, what_if
         from labkit.trace import load
 
@@ -67,7 +66,8 @@ def replay(
         captured = load(trace)
         gone = {axis for axis in AXES if new_plan[axis] == 1}
         changes = Changes(
-            link=(_cluster_links(cluster, captured, gone) if cluster else {}) | (_by_axis(_link(link)) if link else {}),
+            link=(_cluster_links(cluster, captured, gone) if cluster else {})
+            | (_by_axis(read_links(link)) if link else {}),
             slow_ranks=_slow_ranks(slow_rank or []),
             compute=compute,
             device_time=device_time or "wall",

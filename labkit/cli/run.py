@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from labkit.cli.common import check_out, errors, flag, save
+from labkit.cli.common import check_out, errors, flag, read_links, save
 from labkit.quantity import seconds
 
 
@@ -81,7 +81,7 @@ def _plan(path: Path | None, given: dict[str, Any]) -> Any:
     if "order" in given:
         given["order"] = _read(given["order"])
     if "link" in given:
-        given["link"] = _link(given["link"])
+        given["link"] = read_links(given["link"])
     if "split" in given:
         try:
             given["split"] = tuple(int(part) for part in given["split"].split(","))
@@ -97,17 +97,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read the schedule {path}: {error}") from None
-
-
-def _link(parts: list[str]) -> str | dict[str, str]:
-    """One link for all axes, or pp:pcie4 for one axis each."""
-    pairs = [part.partition(":") for part in parts]
-    if len(parts) == 1 and not pairs[0][1]:
-        return parts[0]
-    odd = [part for part, (_, colon, _) in zip(parts, pairs, strict=True) if not colon]
-    if odd:
-        raise ValueError(f"link {odd[0]!r}: with several links name the axis of each, e.g. --link dp:eth10")
-    return {axis: spec for axis, _, spec in pairs}
 
 
 def _show_progress(progress: Any) -> None:
