@@ -31,10 +31,16 @@ PlanFrom = Callable[[dict[str, Any]], Any]
 Run = Callable[[dict[str, Any], Progress, threading.Event], Trace | None]
 """`run(values, progress, cancelled)` -> the trace; None or an exception once `cancelled` is set."""
 
+Show = Callable[[Trace, str], Sequence[ipywidgets.Widget]]
+"""`show(trace, theme)` -> what stands below the form after a run."""
+
 
 @dataclass(frozen=True)
 class Field:
-    """One input of the form. `kind`: number, choice or switch. One with `needs` applies while that field is set."""
+    """One input of the form. `kind`: number, choice, slider (over `choices`) or switch.
+
+    One with `needs` applies while that field is set.
+    """
 
     name: str
     label: str
@@ -135,13 +141,13 @@ class Form(anywidget.AnyWidget):
 
 
 class Lab(ipywidgets.VBox):
-    """The form and, below it, the last run: player, numbers, chart. `trace` is that run."""
+    """The form and, below it, what `show` makes of the last run. `trace` is that run."""
 
     trace = traitlets.Any(None, allow_none=True)
 
-    def __init__(self, run: Run, plan_from: PlanFrom, form: Form, facts: Callable[[Trace], Mapping[str, str]] | None):
+    def __init__(self, run: Run, plan_from: PlanFrom, form: Form, show: Show):
         self.form = form
-        self._run, self._plan_from, self._facts = run, plan_from, facts
+        self._run, self._plan_from, self._show_trace = run, plan_from, show
         self._cancelled = threading.Event()
         self._thread: threading.Thread | None = None
         self._results = ipywidgets.VBox()
@@ -203,13 +209,7 @@ class Lab(ipywidgets.VBox):
 
     def _show(self, trace: Trace) -> None:
         theme = "dark" if self.form.page_theme == "dark" else "light"
-        facts = self._facts(trace) if self._facts else None
-        shown = [
-            timeline(trace, step=_opening_step(trace)),
-            report(trace, facts=facts),
-            chart_widget(loss_figure(trace, theme=theme)),
-        ]
-        old, self._results.children = self._results.children, shown
+        old, self._results.children = self._results.children, tuple(self._show_trace(trace, theme))
         for widget in old:
             widget.close()
         self.trace = trace
@@ -232,7 +232,15 @@ def lab_panel(
         raise ValueError(f"a preset sets {', '.join(unknown)}: the form's fields are {', '.join(values)}")
     plain_presets = {name: dict(preset) for name, preset in (presets or {}).items()}
     form = Form(groups=[asdict(group) for group in groups], presets=plain_presets, values=values)
-    return Lab(run, plan_from, form, facts)
+
+    def show(trace: Trace, theme: str) -> list[ipywidgets.Widget]:
+        return [
+            timeline(trace, step=_opening_step(trace)),
+            report(trace, facts=facts(trace) if facts else None),
+            chart_widget(loss_figure(trace, theme=theme)),
+        ]
+
+    return Lab(run, plan_from, form, show)
 
 
 def chart_widget(figure: Any) -> ipywidgets.Output:

@@ -17,6 +17,7 @@ export const applies = ({ needs }, values) => !needs || values[needs] === true |
 /** What an input holds as a value of its field; null: left empty. */
 export function valueOfInput(field, { value, checked }) {
   if (field.kind === "switch") return checked;
+  if (field.kind === "slider") return field.choices[Number(value)][0];
   if (field.kind === "number") return value === "" || !Number.isFinite(Number(value)) ? null : Number(value);
   const known = field.choices.find(([one]) => String(one) === value);
   return known ? known[0] : value;
@@ -59,11 +60,23 @@ class FormView {
     input.setAttribute("aria-description", field.help);
     this.inputs.set(field.name, input);
     input.addEventListener("change", () => this.change({ [field.name]: valueOfInput(field, input) }));
+    if (field.kind === "slider") return this.slider(field, input);
     const label = element("span", { class: "lk-label" }, field.label), help = element("small", {}, field.help);
     return element("label", { class: field.kind === "switch" ? "lk-field lk-switch" : "lk-field", "data-field": field.name }, label, input, help);
   }
 
+  /** A slider over named positions; its text says where it stands, also while it is dragged. */
+  slider(field, input) {
+    const value = element("output", {}), label = element("span", { class: "lk-label" }, field.label, " ", value);
+    const tell = () => { value.textContent = field.choices[Number(input.value)][1]; input.setAttribute("aria-valuetext", value.textContent); };
+    input.addEventListener("input", tell);
+    input.tell = tell;
+    const marks = element("span", { class: "lk-marks", "aria-hidden": "true" }, ...field.choices.map(([, text]) => element("span", {}, text)));
+    return element("label", { class: "lk-field lk-slider", "data-field": field.name }, label, input, marks, element("small", {}, field.help));
+  }
+
   input({ kind, choices, low, high }) {
+    if (kind === "slider") return element("input", { type: "range", min: 0, max: choices.length - 1, step: 1 });
     if (kind === "choice") return element("select", {}, ...choices.map(([value, text]) => element("option", { value }, text)));
     if (kind === "switch") return element("input", { type: "checkbox", role: "switch" });
     return element("input", { type: "number", min: low, max: high, step: "any", inputmode: "decimal" });
@@ -121,6 +134,7 @@ class FormView {
     for (const field of this.fields) {
       const input = this.inputs.get(field.name), value = values[field.name];
       if (field.kind === "switch") input.checked = Boolean(value);
+      else if (field.kind === "slider") { input.value = Math.max(0, field.choices.findIndex(([one]) => one === value)); input.tell(); }
       else if (document.activeElement !== input || valueOfInput(field, input) !== value) input.value = value ?? "";
       input.disabled = !applies(field, values);
       input.closest(".lk-field").classList.toggle("lk-off", input.disabled);
