@@ -5,10 +5,11 @@ STAMP  := .venv/.stamp
 PYTEST := $(BIN)/python -m pytest
 
 NOTEBOOKS := $(shell find notebooks -name '*.ipynb' -not -path '*/.ipynb_checkpoints/*' 2>/dev/null)
-NB_TESTS   = $(if $(NOTEBOOKS),--nbval-lax --nbval-current-env $(NOTEBOOKS))
+NB_TESTS   = $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg $(NOTEBOOKS))
+EXECUTE    = $(BIN)/jupyter nbconvert --to notebook --execute --inplace --log-level WARN
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-fast lint format lock bench soak clean
+.PHONY: help setup lab test test-fast lint format lock notebooks captures bench soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +57,15 @@ lock: ## write requirements.lock from what .venv holds
 	 } > requirements.lock
 	@touch $(STAMP)
 	$(PYTEST) -q tests/test_environment.py
+
+# Cells tagged keep_output hold what nbval compares; the outputs of all others are stripped.
+notebooks: setup ## run the lessons and keep the outputs that tests compare
+	$(EXECUTE) $(NOTEBOOKS)
+	$(BIN)/nbstripout $(NOTEBOOKS)
+
+captures: setup ## run anew what the lessons open with, and keep it in assets/captures (wants a quiet machine)
+	rm -rf assets/captures
+	LABKIT_KEEP_CAPTURES=1 $(MAKE) notebooks
 
 bench: setup ## measure speed (wants a quiet machine)
 	$(PYTEST) tests -m bench -s --timeout 1800

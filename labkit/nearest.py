@@ -50,7 +50,6 @@ def nearest_legal(values: Mapping[str, Any], keep: frozenset[str] | set[str] = f
     return None
 
 
-
 CANDIDATES: dict[str, tuple[Any, ...]] = {
     "layers": tuple(range(1, 33)),
     "global_batch": (*range(1, 33), *range(36, 129, 4), *range(144, 513, 16)),
@@ -69,7 +68,7 @@ CANDIDATES: dict[str, tuple[Any, ...]] = {
     "grad_sync": ("engine",),
     "tensor": ("dtensor",),
 }
-"""What may be changed, and to what. Only what a reader would call the same experiment: no other task, no other dtype."""
+"""What may be changed, and to what. What is left is the same experiment: no other task or dtype."""
 
 DEFAULT = Plan()
 
@@ -89,6 +88,7 @@ def _cost(old: Any, new: Any) -> float:
 
 def _combinations(steps: list[tuple[float, str, Any]]) -> Iterator[dict[str, Any]]:
     """Sets of changes to different fields, fewest first, then cheapest; at most MAX_TRIES of each number of changes."""
+    yield {}
     for size in range(1, MAX_CHANGES + 1):
         yield from _cheapest(steps, size)
 

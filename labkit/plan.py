@@ -148,6 +148,18 @@ class Plan:
         unwatched = {"pace": None, "link": None, "time_scale": 1.0, "record": (), "value_limit_bytes": 0}
         return replace(self, **one_rank, **no_pipeline, **torchs_own, **unwatched)
 
+    def vary(self, **changes: Any) -> Plan:
+        """This plan with some fields changed, and what followed from their old values chosen anew.
+
+        `plan.vary(schedule="zbv")` takes ZBV's number of stages, where `replace` would keep the old one.
+        """
+        values = self.to_dict() | changes
+        for name in [name for name in _FOLLOWS if name in changes and changes[name] != getattr(self, name)]:
+            values[_FOLLOWS[name]] = changes.get(_FOLLOWS[name])
+        if values["pp"] == 1:
+            values |= {"schedule": None, "virtual": None}
+        return Plan.from_dict(values)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `Plan.from_dict` reads back."""
         return msgspec.to_builtins(asdict(self) | {"link": dict(self.link) if self.link else None})
@@ -192,3 +204,7 @@ class Plan:
         return f"Plan({', '.join(f'{name}={value!r}' for name, value in set_here.items())})"
 
     __repr__ = __str__
+
+
+_FOLLOWS = {"schedule": "virtual", "pp": "virtual", "optimizer": "lr"}
+"""Fields whose default hangs on another one."""

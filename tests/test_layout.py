@@ -13,11 +13,38 @@ ROOT = Path(labkit.__file__).parent
 
 LAYERS = [
     # words: what is talked about; they know nothing of tables, processes or pictures
-    {"event", "mesh", "quantity", "link", "pace", "task", "schedule", "rules", "plan", "part", "board", "job"},
+    {
+        "event",
+        "mesh",
+        "quantity",
+        "link",
+        "pace",
+        "task",
+        "schedule",
+        "rules",
+        "plan",
+        "nearest",
+        "part",
+        "board",
+        "job",
+    },
     # traces: questions and answers about what happened, or would
-    {"trace", "analysis", "explain", "replay", "cluster", "costs", "predict", "scorecard", "kineto", "proof", "report"},
+    {
+        "trace",
+        "captures",
+        "analysis",
+        "explain",
+        "replay",
+        "cluster",
+        "costs",
+        "predict",
+        "scorecard",
+        "kineto",
+        "proof",
+        "report",
+    },
     {"engine", "launch", "watch", "view"},
-    {"lab", "serve", "doctor", "calibrate"},
+    {"lab", "lesson", "serve", "doctor", "calibrate"},
     {"cli"},
 ]
 ALLOWED = {"engine": {0}, "view": {0, 1}, "launch": {0, 1, 2}, "watch": {0, 1}}

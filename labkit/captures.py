@@ -1,41 +1,21 @@
-"""A run that was kept: lessons open at once from a real capture, and run live as soon as their plan is changed.
+"""Runs that are kept in `assets/captures`, so that lessons open at once.
 
-In: a Plan. Out: the capture of this very plan from `assets/captures`, or a run now. A capture's file name is a digest
-of its plan, so a changed plan never meets another plan's events. `make captures` runs the lessons and keeps what they
-asked for.
+In: a Plan. Out: the capture of this very plan, if there is one. A capture's file name holds a digest of its plan, so a
+changed plan never meets another plan's events. `make captures` runs the lessons and keeps what they ask for.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from datetime import date
 from pathlib import Path
 
 import msgspec
 
-from labkit.lab import run
 from labkit.plan import Plan
 from labkit.trace import Trace, TraceError, load
 
 CAPTURES = Path(__file__).parent.parent / "assets" / "captures"
-
-KEEP = "LABKIT_KEEP_CAPTURES"
-"""Environment variable: set while captures are made, so that what had to be run is kept."""
-
-
-def recall(plan: Plan, *, verify: bool = False) -> Trace:
-    """The kept capture of this plan, else a run of it now. Errors are those of `labkit.run`.
-
-    verify: with the comparison to the serial run; a capture without one does not serve.
-    """
-    kept = kept_capture(plan, verify=verify)
-    if kept is not None:
-        return kept
-    trace = run(plan, verify=verify)
-    if os.environ.get(KEEP):
-        keep_capture(trace, plan)
-    return trace
 
 
 def kept_capture(plan: Plan, *, verify: bool = False) -> Trace | None:

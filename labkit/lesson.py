@@ -1,0 +1,64 @@
+"""A lesson's verbs: recall a run that was kept, turn knobs.
+
+In: a Plan. Out: its capture from `assets/captures` when that is kept, else a run now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from labkit.captures import keep_capture, kept_capture
+from labkit.lab import run
+from labkit.plan import Plan, PlanError
+from labkit.trace import Trace
+
+KEEP = "LABKIT_KEEP_CAPTURES"
+"""Environment variable: set while captures are made (`make captures`), so that what had to be run is kept."""
+
+
+def recall(plan: Plan, *, verify: bool = False) -> Trace:
+    """The kept capture of this plan, else a run of it now. Errors are those of `labkit.run`.
+
+    verify: with the comparison to the serial run; a capture without one does not serve.
+    """
+    kept = kept_capture(plan, verify=verify)
+    if kept is not None:
+        return kept
+    trace = run(plan, verify=verify)
+    if os.environ.get(KEEP):
+        keep_capture(trace, plan)
+    return trace
+
+
+def knobs(plan: Plan, draw: Callable[[Trace], Any], *, title: str = "Turn a knob", **values: Sequence[Any]) -> Any:
+    """Knobs for fields of a plan, and below them `draw` of its trace: `knobs(plan, timeline, microbatches=(1, 2, 4))`.
+
+    A plan whose capture is kept shows at once, any other is run. A combination that cannot run explains itself.
+    Raises PlanError for a knob that is no field of a Plan, ValueError for one without values.
+    """
+    from labkit.view.knobs import Knobs, knobs_form
+
+    def plan_from(turned: dict[str, Any]) -> Plan:
+        return plan.vary(**turned)
+
+    def run_values(turned: dict[str, Any], progress: Callable[..., None], cancelled: threading.Event) -> Trace:
+        told = lambda now: progress(now.steps_done, now.steps)  # noqa: E731
+        return run(plan_from(turned), on_progress=told, cancelled=cancelled)
+
+    plan.vary(**{name: getattr(plan, name, None) for name in values})  # refuses unknown names before anything is shown
+    form = knobs_form(plan.to_dict(), values, title)
+    if os.environ.get(KEEP):
+        _keep_all(plan, values)
+    return Knobs(run_values, plan_from, form, draw, lambda turned: kept_capture(plan_from(turned)))
+
+
+def _keep_all(plan: Plan, values: dict[str, Sequence[Any]]) -> None:
+    """Run and keep what the knobs can be turned to; what cannot run is left out."""
+    for chosen in itertools.product(*values.values()):
+        with contextlib.suppress(PlanError):
+            recall(plan.vary(**dict(zip(values, chosen))))
