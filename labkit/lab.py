@@ -14,17 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from labkit import __version__, analysis, link, proof, schedule
+from labkit import __version__, analysis, proof
 from labkit.job import Outcome
 from labkit.launch import POOL
-from labkit.part import RankFile, decode_part
 from labkit.plan import Plan, PlanError
-from labkit.task import TASKS
 from labkit.trace import Meta, Trace, merge
 from labkit.watch import HANG_AFTER_S, Progress, Results, RunError
 
@@ -50,9 +45,9 @@ def run(
     try:
         results = POOL.run(plan, on_progress=on_progress, **options)
     except RunError as error:
-        error.trace = _trace(plan, error.results, started)
+        error.trace = trace_of(plan, error.results, started)
         raise
-    trace = _trace(plan, results, started)
+    trace = trace_of(plan, results, started)
     if verify:
         serial = POOL.run(plan.serial(), **options)
         trace = trace.with_meta(equality=proof.compare(results.outcomes, serial.outcomes).to_dict())
@@ -67,62 +62,6 @@ def warm_up(num_ranks: int = 4) -> None:
 def close() -> None:
     """Stop the waiting ranks. The next run starts new ones."""
     POOL.close()
-
-
-def panel() -> Any:
-    """The dashboard: a form for a plan, Run and Cancel, and what came of it."""
-    from labkit.view.controls import lab_panel, plan_values
-
-    def plan_from(values: dict[str, Any]) -> Plan:
-        return Plan.from_dict(plan_values(values))
-
-    def run_values(values: dict[str, Any], progress: Callable[..., None], cancelled: threading.Event) -> Trace:
-        def tell(now: Progress) -> None:
-            progress(now.steps_done, now.steps)
-
-        return run(plan_from(values), verify=True, on_progress=tell, cancelled=cancelled)
-
-    warm_up()
-    choices = {
-        "task": [name for name in TASKS if name != "own"],
-        "schedule": list(schedule.SCHEDULES),
-        "link": list(link.PRESETS),
-    }
-    return lab_panel(run_values, plan_from, PRESETS, choices=choices)
-
-
-PRESETS = {
-    "Pipeline of 4": {"dp": 1, "tp": 1, "pp": 4, "schedule": "1f1b", "microbatches": 8, "layers": 8, "paced": True},
-    "4 replicas": {"dp": 4, "tp": 1, "pp": 1, "microbatches": 1, "layers": 8, "paced": True},
-    "2 x 2: tensor and data": {"dp": 2, "tp": 2, "pp": 1, "microbatches": 1, "layers": 4, "paced": False},
-    "Zero bubble": {"dp": 1, "tp": 1, "pp": 4, "schedule": "zbv", "microbatches": 8, "layers": 8, "paced": True},
-}
-"""Forms to start from, by the name on their button."""
-
-
-def merge_folder(folder: str | os.PathLike[str]) -> Trace:
-    """The trace of a job under torchrun, from what each rank's `labkit.engine.worker` left in the folder."""
-    files = [_rank_file(path) for path in sorted(Path(folder).glob("rank*.labkit"))]
-    if not files:
-        raise FileNotFoundError(f"no rank*.labkit in {folder}: give the --out folder of labkit.engine.worker")
-    if any((file.plan, file.job) != (files[0].plan, files[0].job) for file in files):
-        raise ValueError(f"{folder} holds files of different jobs: give each job an empty --out folder")
-    plan = Plan.from_dict(files[0].plan)
-    missing = sorted(set(range(plan.num_ranks)) - {file.rank for file in files})
-    if missing:
-        raise FileNotFoundError(
-            f"{folder} holds {len(files)} of {plan.num_ranks} ranks: rank {', '.join(map(str, missing))} left no file"
-        )
-    outcomes = [Outcome(tuple(f.layers), f.losses, f.step_seconds, f.first_step_seconds) for f in files]
-    results = Results(list(outcomes), [decode_part(part) for file in files for part in file.parts])
-    return _trace(plan, results)
-
-
-def _rank_file(path: Path) -> RankFile:
-    try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=RankFile)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"{path} is not what a rank left behind: {error}") from None
 
 
 def _pickled(plan: Plan, task: Any) -> bytes | None:
@@ -144,7 +83,7 @@ def _pickled(plan: Plan, task: Any) -> bytes | None:
         ) from None
 
 
-def _trace(plan: Plan, results: Results, started: float | None = None) -> Trace:
+def trace_of(plan: Plan, results: Results, started: float | None = None) -> Trace:
     done: Sequence[Outcome] = [outcome for outcome in results.outcomes if outcome is not None]
     whole = len(done) == plan.num_ranks
     meta = Meta(

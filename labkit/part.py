@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from labkit.hosts import ClockReading
+
 
 class Names(msgspec.Struct, frozen=True):
     """What the codes in a part's integer rows stand for."""
@@ -37,13 +39,19 @@ def decode_part(data: bytes) -> Part:
 
 
 class RankFile(msgspec.Struct, frozen=True):
-    """What a rank started by torchrun leaves behind."""
+    """What a rank started by torchrun leaves behind: of a plan, or of a user's own script (then `plan` is None)."""
 
     rank: int
-    plan: dict[str, Any]
+    plan: dict[str, Any] | None
     layers: list[str]
     losses: list[list[float]]
     parts: list[bytes]
     step_seconds: list[float]
     first_step_seconds: float
     job: str  # names the torchrun job, so that files of two jobs are not mixed
+    num_ranks: int = 0  # of a script
+    degrees: dict[str, int] = {}  # of a script's mesh, as far as it told them
+    script: str = ""
+    node: str = ""  # the host it ran on
+    clock: list[ClockReading] = []  # on the first rank of every host but rank 0's
+    torch: str = ""

@@ -15,11 +15,12 @@ LAYERS = [
     set(names.split())
     for names in (
         # words: what is talked about; they know nothing of tables, processes or pictures
-        "event mesh quantity link pace task schedule rules plan nearest part board job",
+        "event mesh quantity link pace task digits schedule rules plan nearest hosts part board job",
         # traces: questions and answers about what happened, or would
-        "trace captures analysis comparison explain replay cluster costs predict scorecard kineto proof report",
+        "trace captures opening analysis comparison link_study explain replay cluster costs predict scorecard kineto proof"
+        " report formats",
         "engine launch watch view",
-        "lab dashboards lesson serve doctor calibrate",
+        "lab dashboards home lesson serve doctor calibrate",
         "cli",
     )
 ]

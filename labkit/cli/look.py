@@ -20,15 +20,16 @@ def show(trace: Path) -> None:
 
 
 def merge(
-    folder: Annotated[Path, typer.Argument(help="The --out folder of labkit.engine.worker under torchrun.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of labkit.record, or the --out of labkit.engine.worker.")],
     out: Annotated[Path, flag("The .parquet file to write.")] = Path("trace.parquet"),
 ) -> None:
     """Merge what the ranks of a torchrun job left behind into one trace."""
     with errors():
-        from labkit import lab, report
+        from labkit import report
+        from labkit.rank_files import merge_folder
 
         check_out(out)
-        trace = lab.merge_folder(folder)
+        trace = merge_folder(folder)
         print(report.describe(trace))
         save(trace, out)
 

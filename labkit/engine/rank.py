@@ -60,6 +60,8 @@ class _Reports:
     def begins(self, layers: tuple[str, ...]) -> None:
         self._pipe.send(("layers", layers))
 
+    def joined(self) -> None: ...
+
     def step_done(self, steps: int, part: Part | None) -> None:
         self._pipe.send(("step", (steps, encode_part(part) if part is not None else b"")))
 

@@ -58,7 +58,7 @@ class Recorder:
         self.stage = 0
         self.param_bytes = self.grad_bytes = self.optimizer_bytes = self.activation_bytes = NONE
         self.value_limit_bytes = value_limit_bytes
-        self._spans = spans
+        self.spans = spans
         self._rows: list[Row | tuple[int, ...]] = []
         self._samples: list[list[int]] = []
         self._values: list[tuple[list[int], bytes]] = []
@@ -78,7 +78,7 @@ class Recorder:
         microbatch: int | None = None, extra: int = NONE,
     ) -> None:  # fmt: skip
         """A piece of work of this rank."""
-        if not self._spans:
+        if not self.spans:
             return
         mb = self.microbatch if microbatch is None else microbatch
         self._append(
@@ -87,7 +87,7 @@ class Recorder:
         )  # fmt: skip
 
     def load(self, start_ns: int, end_ns: int, microbatch: int, samples: list[int]) -> None:
-        if self._spans and self._room > 0:
+        if self.spans and self._room > 0:
             self._samples.append(samples)
         self.span(_LOAD, start_ns, end_ns, microbatch=microbatch, extra=len(self._samples) - 1)
 

@@ -144,11 +144,21 @@ class Tracer:
         self._layer_open = (start_ns, time.thread_time_ns())
 
     def _forward_ends(self, code: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        recorder, device = self.recorder, self.device
         if not isinstance(output, Tensor):
             raise TypeError(
                 f"layer {type(module).__name__} gives a {type(output).__name__}: every named layer must give one tensor"
             )
+        recomputing = self._note_forward(code, output)
+        if recomputing or not output.requires_grad:
+            return None
+        if args and output is args[0]:
+            output = output.view_as(output)  # a layer that passes its input on: its backward must be told apart
+        output.register_hook(partial(self._backward_reaches, code))
+        return output
+
+    def _note_forward(self, code: int, output: Tensor | None) -> bool:
+        """Record the layer's forward that ends here. Returns whether backward asked for it (recomputation)."""
+        recorder, device = self.recorder, self.device
         if device.paced:
             device.worked(("forward", code))
         recomputing = torch._C._current_graph_task_id() != -1
@@ -156,17 +166,12 @@ class Tracer:
             start_ns, cpu_ns = self._layer_open
             kind = _RECOMPUTE if recomputing else _FORWARD
             end_ns = device.now()
-            if self._values and not recomputing:
+            if self._values and not recomputing and output is not None:
                 recorder.value("output", output, end_ns)
             if self.memory is not None:
                 self.memory.sample_work(code)
             recorder.span(kind, start_ns, end_ns, cpu_ns=time.thread_time_ns() - cpu_ns, layer=code)
-        if recomputing or not output.requires_grad:
-            return None
-        if args and output is args[0]:
-            output = output.view_as(output)  # a layer that passes its input on: its backward must be told apart
-        output.register_hook(partial(self._backward_reaches, code))
-        return output
+        return recomputing
 
     def _keep_values(self, module: nn.Module, args: tuple[Any, ...], t_ns: int) -> None:
         for tensor in args:

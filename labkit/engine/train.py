@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from labkit.engine.by_hand import AVERAGES
 from labkit.engine.memory import Memory
-from labkit.engine.parallelize import Stage, axis_mesh, build_stage, make_optimizer, stage_ranges
+from labkit.engine.parallelize import axis_mesh, build_stage, make_optimizer, stage_ranges
 from labkit.engine.recorder import CODE
 from labkit.engine.tasks import Task, sample_order
 from labkit.engine.tracer import Tracer
@@ -107,7 +107,7 @@ class Pipeline:
         ]  # fmt: skip
         for stage, torch_stage in zip(self.stages, torch_stages, strict=True):
             tracer.attach(stage.index, stage.layers, splits_backward=plan.splits_backward)
-            _watch(torch_stage, stage, tracer, wire)
+            watch_stage(torch_stage, stage.index, [position for position, _ in stage.layers], tracer, wire)
         self._schedule = _torch_schedule(plan, torch_stages, tracer.loss(task.loss))
         self._single = isinstance(self._schedule, PipelineScheduleSingle)
         self._holds_first, self._holds_last = 0 in mine, plan.num_stages - 1 in mine
@@ -163,32 +163,38 @@ def _stage_inputs(plan: Plan, task: Task, ranges: list[range], device: str) -> l
     return [t.requires_grad_(t.is_floating_point() and i > 0) for i, t in enumerate(like)]
 
 
-def _watch(torch_stage: PipelineStage, stage: Stage, tracer: Tracer, wire: Wire) -> None:
-    """Wrap the stage's three verbs, so that each call becomes an event, and tag its messages."""
+def watch_stage(
+    torch_stage: Any, index: int, layers: list[int], tracer: Tracer, wire: Wire,
+    around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+) -> None:  # fmt: skip
+    """Wrap the stage's three verbs, so that each call becomes an event, and tag its messages.
+
+    layers: codes of its layers; around: a context that each call is made in.
+    """
     forward, backward = torch_stage.forward_one_chunk, torch_stage.backward_one_chunk
-    weight, layers = torch_stage.backward_weight_one_chunk, [position for position, _ in stage.layers]
+    weight = torch_stage.backward_weight_one_chunk
 
     def forward_one_chunk(microbatch: int, *args: Any, **kwargs: Any) -> Any:
-        with tracer.work(_FORWARD, stage.index, microbatch):
+        with around(), tracer.work(_FORWARD, index, microbatch):
             return forward(microbatch, *args, **kwargs)
 
     def backward_one_chunk(
         microbatch: int, loss: Tensor | None = None, full_backward: bool = True, last_backward: bool = False
     ) -> Any:
-        with tracer.work(_BACKWARD if full_backward else _INPUT, stage.index, microbatch):
+        with around(), tracer.work(_BACKWARD if full_backward else _INPUT, index, microbatch):
             return backward(microbatch, loss=loss, full_backward=full_backward, last_backward=last_backward)
 
     def backward_weight_one_chunk(microbatch: int, last_backward: bool = False) -> Any:
-        with tracer.work(_WEIGHT, stage.index, microbatch):
+        with around(), tracer.work(_WEIGHT, index, microbatch):
             # The first stage needs no gradient of its input: torch leaves its whole backward to the weight half.
-            tracer.begin_weights(layers if stage.index else [])
+            tracer.begin_weights(layers if index else [])
             return weight(microbatch, last_backward=last_backward)
 
     torch_stage.forward_one_chunk = forward_one_chunk
     torch_stage.backward_one_chunk = backward_one_chunk
     torch_stage.backward_weight_one_chunk = backward_weight_one_chunk
     for name in ("get_fwd_recv_ops", "get_fwd_send_ops", "get_bwd_recv_ops", "get_bwd_send_ops"):
-        setattr(torch_stage, name, _tagged(getattr(torch_stage, name), stage.index, wire))
+        setattr(torch_stage, name, _tagged(getattr(torch_stage, name), index, wire))
 
 
 def _tagged(get_ops: Callable[[int], list[Any]], stage: int, wire: Wire) -> Callable[[int], list[Any]]:

@@ -22,6 +22,7 @@ from labkit.board import Board
 from labkit.engine import comm
 from labkit.engine.cuda_clock import CudaClock
 from labkit.engine.device import Device
+from labkit.engine.host_clock import HostClock, node_name
 from labkit.engine.parallelize import device_mesh
 from labkit.engine.recorder import Recorder
 from labkit.engine.state import gather_state
@@ -29,6 +30,7 @@ from labkit.engine.tasks import Task, task_of
 from labkit.engine.tracer import Tracer
 from labkit.engine.train import Training
 from labkit.engine.wire import Wire
+from labkit.hosts import ClockReading
 from labkit.job import Job, Outcome
 from labkit.part import Part, RankFile, encode_part
 from labkit.plan import Plan, PlanError
@@ -41,6 +43,8 @@ class Reports(Protocol):
     """Whom a rank tells how far it is."""
 
     def begins(self, layers: tuple[str, ...]) -> None: ...
+
+    def joined(self) -> None: ...
 
     def step_done(self, steps: int, part: Part | None) -> None: ...
 
@@ -62,6 +66,7 @@ def carry_out(
     torch.manual_seed(plan.seed)
     session.join(store)
     try:
+        reports.joined()
         mesh = device_mesh(plan, device)
         place = plan.mesh.coordinate(rank)
         training = Training(plan, task, mesh, device, session.tracer, session.wire, dp_rank=place["dp"])
@@ -190,26 +195,36 @@ def _run_rank(plan: Plan, out: Path) -> None:
         raise PlanError("pace and link need the ranks' shared memory: run this plan with `labkit run`, not torchrun")
     out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    kept = _Kept()
+    kept = _Kept(plan.steps)
     outcome = carry_out(Job(0, plan), rank, None, None, kept)
     file = RankFile(
         rank, plan.to_dict(), list(outcome.layers), outcome.losses, kept.parts, outcome.step_seconds,
-        outcome.first_step_seconds, os.environ.get("TORCHELASTIC_RUN_ID", ""),
+        outcome.first_step_seconds, os.environ.get("TORCHELASTIC_RUN_ID", ""), node=node_name(), clock=kept.clock,
     )  # fmt: skip
     (out / f"rank{rank}.labkit").write_bytes(msgspec.msgpack.encode(file))
 
 
 class _Kept:
-    """Keeps what was recorded until the end."""
+    """Keeps what was recorded until the end, and how the hosts' clocks compare at both ends of the training."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_steps: int) -> None:
         self.parts: list[bytes] = []
+        self.clock: list[ClockReading] = []
+        self._num_steps, self._host_clock = num_steps, None
 
     def begins(self, layers: tuple[str, ...]) -> None: ...
+
+    def joined(self) -> None:
+        if dist.is_initialized():
+            store = dist.distributed_c10d._get_default_store()
+            self._host_clock = HostClock(store, dist.get_rank(), dist.get_world_size())
+            self.clock += self._host_clock.read()
 
     def step_done(self, steps: int, part: Part | None) -> None:
         if part is not None:
             self.parts.append(encode_part(part))
+        if steps == self._num_steps and self._host_clock is not None:
+            self.clock += self._host_clock.read()
 
 
 if __name__ == "__main__":

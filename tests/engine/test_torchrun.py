@@ -9,8 +9,8 @@ import pytest
 
 import labkit
 from labkit import analysis
-from labkit.lab import merge_folder
 from labkit.plan import Plan
+from labkit.rank_files import merge_folder
 
 TORCHRUN = Path(sys.executable).with_name("torchrun")
 

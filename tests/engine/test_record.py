@@ -1,0 +1,147 @@
+"""`labkit.record` around plain scripts: the same counts and bytes as the lab's own run of that plan."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import optimizer as optimizers
+
+import labkit
+from labkit.engine.layers import layers_of
+from labkit.rank_files import merge_folder
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).parent / "scripts" / "train.py"
+TORCHRUN = [str(Path(sys.executable).with_name("torchrun")), "--nproc-per-node=2"]
+PLANS = {
+    "ddp": {"dp": 2},
+    "fsdp2": {"dp": 2, "zero": 3},
+    "tp": {"tp": 2},
+    "pipeline": {"pp": 2, "microbatches": 4},
+}
+
+
+def recorded(kind: str, out: Path, command: list[str]) -> labkit.Trace:
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, str(SCRIPT), kind, str(out)], env=env, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    return merge_folder(out)
+
+
+def counts(trace: labkit.Trace) -> pl.DataFrame:
+    """What happened in each step on each rank, without times; what only our own loop tells is left out."""
+    own = ["load", "zero_grad", "loss", "value", "wait"]  # and waits of no length are not written
+    events = trace.events.with_columns(pl.col("kind").cast(pl.String)).filter(~pl.col("kind").is_in(own))
+    events = events.filter(pl.col("step") > 0)  # set-up, and torch asking for shapes amid the first step
+    keys = ["rank", "step", "kind", "op", "axis", "group", "peer", "microbatch", "dtype"]
+    return events.group_by(keys).agg(pl.len(), pl.col("size_bytes").sum()).sort(pl.all())
+
+
+@pytest.mark.parametrize("kind", PLANS)
+def test_a_script_shows_what_the_labs_own_run_shows(kind, tmp_path):
+    script, own = recorded(kind, tmp_path, TORCHRUN), labkit.run(labkit.Plan(layers=4, **PLANS[kind]))
+    assert counts(script).equals(counts(own))
+    assert script.meta.source == "measured" and script.meta.mesh == own.meta.mesh
+
+
+def test_a_script_on_one_process(tmp_path):
+    trace = recorded("plain", tmp_path, [sys.executable])
+    steps = trace.of("step")
+    assert steps["step"].to_list() == [0, 1, 2] and trace.of("sync").is_empty()
+    assert trace.of("forward").filter(pl.col("step") == 1)["layer"].to_list() == ["0", "1", "2", "3"]
+    assert trace.of("backward").filter(pl.col("step") == 1)["layer"].to_list() == ["3", "2", "1", "0"]
+
+
+# ---- in this process
+
+
+class TwoHeads(nn.Module):
+    """A model that takes and gives dictionaries and tuples, as people's models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.heads = nn.LSTM(4, 2, batch_first=True)
+
+    def forward(self, batch: dict) -> dict:
+        out, (state, _) = self.heads(self.body(batch["x"])[:, None])
+        return {"out": out, "state": state}
+
+
+def train(model: nn.Module, steps: int, *, accumulate: int = 1, evaluate: bool = False) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        for _ in range(accumulate):
+            model({"x": torch.ones(3, 4)})["out"].sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if evaluate:
+            with torch.no_grad():
+                model({"x": torch.ones(1, 4)})
+
+
+def test_nested_outputs_accumulation_and_evaluation(tmp_path):
+    with labkit.record(tmp_path):
+        train(TwoHeads(), 2, accumulate=3, evaluate=True)
+    trace = merge_folder(tmp_path)
+    forwards = trace.of("stage_forward")
+    assert forwards["step"].to_list() == [0] * 3 + [1] * 3 and forwards["microbatch"].to_list() == [0, 1, 2] * 2
+    assert trace.of("forward")["layer"].to_list() == ["body", "heads"] * 6  # evaluation is not among them
+    assert trace.of("backward")["layer"].to_list() == ["heads", "body"] * 6
+    assert trace.of("optimizer")["step"].to_list() == [0, 1]
+    steps = trace.of("step").sort("step")
+    assert steps["end_ns"][0] == steps["start_ns"][1]
+
+
+def test_everything_is_put_back(tmp_path):
+    before = torch.autograd.backward, dist.distributed_c10d._new_process_group_helper
+    model = TwoHeads()
+    with labkit.record(tmp_path):
+        train(model, 1)
+    assert (torch.autograd.backward, dist.distributed_c10d._new_process_group_helper) == before
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+    assert not nn.modules.module._global_forward_hooks and not nn.modules.module._global_forward_pre_hooks
+    assert not optimizers._global_optimizer_pre_hooks and not optimizers._global_optimizer_post_hooks
+
+
+def test_an_error_inside_keeps_what_was_recorded(tmp_path):
+    with pytest.raises(ZeroDivisionError), labkit.record(tmp_path):
+        train(TwoHeads(), 2)
+        print(1 / 0)
+    assert merge_folder(tmp_path).of("step").height == 2
+
+
+@pytest.mark.parametrize("degrees", [{"tp": 0}, {"dp": -1}, {"pp": 1.5}])
+def test_degrees_that_are_none(tmp_path, degrees):
+    with pytest.raises(ValueError, match="at least 1"), labkit.record(tmp_path / "out", **degrees):
+        pass
+    assert not (tmp_path / "out").exists()
+
+
+def test_degrees_that_do_not_fit_the_ranks(tmp_path):
+    with labkit.record(tmp_path, tp=2):
+        train(TwoHeads(), 1)
+    with pytest.raises(ValueError, match="tp=2, which is 2 ranks, but 1 ran"):
+        merge_folder(tmp_path)
+
+
+def test_layers_of_a_model_in_a_model():
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(3, 4)
+            self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(2))
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.decoder, self.head = Decoder(), nn.Linear(4, 3)
+
+    assert [name for name, _ in layers_of(Model())] == ["decoder.embed", "decoder.blocks.0", "decoder.blocks.1", "head"]
+    assert [name for name, _ in layers_of(nn.Linear(2, 2))] == ["linear"]
