@@ -36,7 +36,15 @@ def keep_capture(trace: Trace, plan: Plan) -> Path:
 
 
 def capture_path(plan: Plan) -> Path:
-    """`digits-dp4-1a2b3c4d5e.parquet`: readable in front, the digest of the whole plan behind."""
-    digest = hashlib.sha256(msgspec.json.encode(plan.to_dict(), order="sorted")).hexdigest()[:10]
+    """`digits-dp4-1a2b3c4d5e.parquet`: readable in front, a digest of all that the plan sets behind.
+
+    What is left at its default does not count, so that a field that Plan gets later spoils no capture.
+    """
+    default = DEFAULT.to_dict()
+    chosen = {name: value for name, value in plan.to_dict().items() if value != default[name]}
+    digest = hashlib.sha256(msgspec.json.encode(chosen, order="sorted")).hexdigest()[:10]
     degrees = "".join(f"-{axis}{getattr(plan, axis)}" for axis in ("dp", "tp", "pp") if getattr(plan, axis) > 1)
     return CAPTURES / f"{plan.task}{degrees or '-serial'}-{digest}.parquet"
+
+
+DEFAULT = Plan()

@@ -6,14 +6,17 @@ In: a Plan. Out: its capture from `assets/captures` when that is kept, else a ru
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from labkit.captures import keep_capture, kept_capture
 from labkit.lab import run
+from labkit.nearest import nearest_legal
 from labkit.plan import Plan, PlanError
 from labkit.trace import Trace
 
@@ -54,7 +57,26 @@ def knobs(plan: Plan, draw: Callable[[Trace], Any], *, title: str = "Turn a knob
     form = knobs_form(plan.to_dict(), values, title)
     if os.environ.get(KEEP):
         _keep_all(plan, values)
-    return Knobs(run_values, plan_from, form, draw, lambda turned: kept_capture(plan_from(turned)))
+    return Knobs(
+        run_values, plan_from, form, draw, lambda turned: kept_capture(plan_from(turned)), partial(_nearest, plan)
+    )
+
+
+def _nearest(plan: Plan, turned: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """The nearest plan that can run, as values of the form and in words."""
+    found = nearest_legal(plan.to_dict() | turned)
+    return ({**turned, **found.changes}, str(found)) if found and found.changes else None
+
+
+def dial(draw: Callable[..., Any], *, title: str = "Turn a knob", **values: Sequence[Any]) -> Any:
+    """Knobs for the arguments of `draw`, whose picture is worked out and not run: `dial(chart, dp=(1, 2, 4))`.
+
+    Each starts at the default of draw's argument, else at its first value. A ValueError of `draw` is shown in place.
+    """
+    from labkit.view.knobs import Dial, dial_form
+
+    start = {name: one.default for name, one in inspect.signature(draw).parameters.items() if name in values}
+    return Dial(dial_form(start, values, title), draw)
 
 
 def _keep_all(plan: Plan, values: dict[str, Sequence[Any]]) -> None:

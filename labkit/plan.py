@@ -74,6 +74,8 @@ class Plan:
     """Tensor parallel layers: torch's DTensor, or the hand-written column and row pair."""
     pace: Pace | None = None
     """Set durations instead of this machine's; e.g. "forward=20ms,backward=40ms"."""
+    slow: Mapping[int, float] | None = None
+    """With pace: ranks whose work takes longer, {2: 1.5}: a straggler to look for. As text: "2=1.5"."""
     link: Mapping[str, Link] | None = None
     """Emulated link per axis; a preset's name or "latency=..,bandwidth=.." stands for all axes."""
     time_scale: float = 1.0
@@ -129,6 +131,11 @@ class Plan:
         """The set durations of one stage."""
         return self.pace.of_stage(self.virtual) if self.pace else None
 
+    def pace_of(self, rank: int) -> Pace | None:
+        """The set durations of one stage on a rank, slower where it is one of `slow`."""
+        factor = (self.slow or {}).get(rank, 1.0)
+        return self.stage_pace.scaled(factor) if self.pace else None
+
     @property
     def splits_backward(self) -> bool:
         """Whether its schedule computes input and weight gradients apart."""
@@ -145,7 +152,7 @@ class Plan:
         one_rank = {"dp": 1, "tp": 1, "pp": 1, "zero": 0, "sequence_parallel": False, "offload": False}
         no_pipeline = {"schedule": None, "order": None, "microbatches": 1, "virtual": 1, "split": None}
         torchs_own = {"recompute": False, "grad_sync": "engine", "tensor": "dtensor"}
-        unwatched = {"pace": None, "link": None, "time_scale": 1.0, "record": (), "value_limit_bytes": 0}
+        unwatched = {"pace": None, "slow": None, "link": None, "time_scale": 1.0, "record": (), "value_limit_bytes": 0}
         return replace(self, **one_rank, **no_pipeline, **torchs_own, **unwatched)
 
     def vary(self, **changes: Any) -> Plan:
@@ -162,7 +169,9 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `Plan.from_dict` reads back."""
-        return msgspec.to_builtins(asdict(self) | {"link": dict(self.link) if self.link else None})
+        as_given = {"link": dict(self.link) if self.link else None}
+        as_given["slow"] = {str(rank): factor for rank, factor in self.slow.items()} if self.slow else None
+        return msgspec.to_builtins(asdict(self) | as_given)
 
     def to_json(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self.to_dict())).decode()

@@ -50,6 +50,8 @@ def normalise(plan: Plan) -> None:
     try:
         if plan.pace is not None:
             put("pace", as_pace(plan.pace))
+        if plan.slow is not None:
+            put("slow", _slow_ranks(plan.slow))
         if plan.link is not None:
             put("link", _links(plan.link))
         if isinstance(plan.value_limit_bytes, str):
@@ -101,6 +103,15 @@ def _take_order(plan: Plan, put: Callable[[str, Any], None]) -> None:
             f"they must come as {sorted(last)} there"
         )
     put("schedule", "own")
+
+
+def _slow_ranks(spec: Any) -> dict[int, float] | None:
+    """{rank: factor} from "2=1.5,3=2" or a mapping; nothing: None."""
+    pairs = dict(part.partition("=")[::2] for part in spec.split(",")) if isinstance(spec, str) and spec else spec
+    try:
+        return {int(rank): float(factor) for rank, factor in pairs.items()} or None if pairs else None
+    except (ValueError, TypeError, AttributeError):
+        raise PlanError(f"slow={spec!r}: give a factor for each slow rank, such as 2=1.5") from None
 
 
 def _links(spec: Any) -> dict[str, Link]:
@@ -274,6 +285,16 @@ def _check_emulation(plan: Plan) -> None:
         )
 
 
+def _check_slow(plan: Plan) -> None:
+    for rank, factor in (plan.slow or {}).items():
+        if plan.pace is None:
+            raise PlanError("slow makes set durations longer: give a pace too, e.g. forward=20ms,backward=40ms")
+        if not 0 <= rank < plan.num_ranks:
+            raise PlanError(f"slow rank {rank}: the plan has ranks 0 to {plan.num_ranks - 1}")
+        if not 1 <= factor <= 100:
+            raise PlanError(f"slow rank {rank} by {factor:g}: give a factor from 1 to 100")
+
+
 def _check_sizes(plan: Plan) -> None:
     per_layer = {"chars": 12, "digits_cnn": 9}.get(plan.task, 1) * plan.width**2
     if plan.task != "own" and per_layer * plan.layers > _LARGEST_MODEL:
@@ -338,6 +359,7 @@ _RULES = (
     _check_layers,
     _check_batch,
     _check_emulation,
+    _check_slow,
     _check_sizes,
     _check_tensor_parallel,
     _check_zero,

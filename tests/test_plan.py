@@ -75,6 +75,10 @@ REFUSED = [
     ({"pace": "forward=1ms,forward=2ms"}, ["give each duration once"]),
     ({"link": 5}, ["link=5", "preset's name"]),
     ({"link": {"foo": "eth10"}}, ["link for foo", "pp, dp, tp"]),
+    ({"slow": "0=2"}, ["give a pace too"]),
+    ({"slow": "2", "pace": "forward=1ms"}, ["slow='2'", "2=1.5"]),
+    ({"slow": {4: 2.0}, "pace": "forward=1ms"}, ["slow rank 4", "0 to 0"]),
+    ({"slow": {0: 0.5}, "pace": "forward=1ms"}, ["by 0.5", "from 1 to 100"]),
 ]  # fmt: skip
 
 
@@ -128,6 +132,21 @@ def test_defaults_depend_on_the_rest():
     assert Plan(pp=2, schedule="naive").microbatches == 1
     assert Plan().microbatches == 1
     assert Plan(optimizer="adam").lr == 3e-3
+
+
+def test_slow_ranks_make_their_own_pace_longer():
+    plan = Plan(dp=4, pace="forward=20ms,backward=40ms", slow="2=1.5,3=2")
+    assert plan.slow == {2: 1.5, 3: 2.0} and Plan.from_json(plan.to_json()) == plan
+    assert [plan.pace_of(rank).forward_s for rank in range(4)] == pytest.approx([0.02, 0.02, 0.03, 0.04])
+    assert plan.pace_of(2).backward_s == pytest.approx(0.06) and plan.serial().slow is None
+
+
+def test_changed_fields_take_along_what_hangs_on_them():
+    plan = Plan(pp=4, layers=8, schedule="zbv", optimizer="adam")
+    assert plan.vary(schedule="gpipe").virtual == 1 and plan.vary(optimizer="sgd").lr == 0.1
+    assert plan.vary(pp=1).schedule is None and plan.vary(seed=3).virtual == plan.virtual == 2
+    with pytest.raises(PlanError, match="unknown plan field 'laers'"):
+        plan.vary(laers=4)
 
 
 def test_a_link_for_all_axes_or_one_for_each():

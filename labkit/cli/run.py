@@ -41,6 +41,7 @@ def run(
     grad_sync: Annotated[str | None, flag("engine, or by hand: naive, ring, tree, gather, off (engine).")] = None,
     tensor: Annotated[str | None, flag("dtensor or by_hand (dtensor).")] = None,
     pace: Annotated[str | None, flag("Set durations: forward=20ms,backward=40ms,optimizer=5ms.")] = None,
+    slow: Annotated[str | None, flag("Ranks whose set durations are longer: 2=1.5 (with --pace).")] = None,
     link: Annotated[
         list[str] | None, flag("Emulated link: a preset or latency=5us,bandwidth=25GB/s; one axis: pp:pcie4.")
     ] = None,

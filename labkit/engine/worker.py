@@ -17,6 +17,7 @@ import cloudpickle
 import msgspec
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from labkit.board import Board
 from labkit.engine import comm
@@ -128,7 +129,7 @@ class _Session:
         )  # fmt: skip
         self._cuda_clock = CudaClock() if plan.backend == "nccl" else None
         device = Device(
-            plan.stage_pace,
+            plan.pace_of(rank),
             plan.time_scale,
             real_ns=self._cuda_clock.mark if self._cuda_clock else None,
             alive=board.tick if board is not None else lambda: None,
@@ -165,6 +166,7 @@ class _Session:
         self.tracer.close()
         if dist.is_initialized():
             dist.destroy_process_group()
+        _clear_sharding_prop_cache()  # holds meshes of this run, which equal those of the next but name other groups
 
 
 # ---- under torchrun

@@ -112,3 +112,15 @@ def test_a_link_too_fast_for_this_machine_is_admitted():
 def test_paced_traces_say_how_late_the_real_work_was():
     notes = run(Plan(pp=2, pace="forward=20ms,backward=20ms")).meta.notes
     assert any("emulated device" in note for note in notes)
+
+
+def test_a_slow_rank_takes_longer_and_the_others_wait_for_it():
+    trace = run(Plan(dp=2, steps=5, pace=PACE, slow="1=1.5"))
+    length_ms = (pl.col("end_ns") - pl.col("start_ns")) / 1e6
+    work = trace.of("stage_forward", "stage_backward").group_by("kind", "rank").agg(length_ms.median()).rows()
+    assert {(kind, rank): ms for kind, rank, ms in work} == pytest.approx(
+        {("stage_forward", 0): 20, ("stage_forward", 1): 30, ("stage_backward", 0): 40, ("stage_backward", 1): 60},
+        rel=0.03,
+    )
+    waited = trace.of("wait").filter(pl.col("op") == "all_reduce").group_by("rank").agg(length_ms.median()).sort("rank")
+    assert waited["rank"][0] == 0 and waited["end_ns"][0] == pytest.approx(30, rel=0.2)
