@@ -18,6 +18,7 @@ from labkit.captures import keep_capture, kept_capture
 from labkit.lab import run
 from labkit.nearest import nearest_legal
 from labkit.plan import Plan, PlanError
+from labkit.schedule.shortest import shortest
 from labkit.trace import Trace
 
 KEEP = "LABKIT_KEEP_CAPTURES"
@@ -77,6 +78,29 @@ def dial(draw: Callable[..., Any], *, title: str = "Turn a knob", **values: Sequ
 
     start = {name: one.default for name, one in inspect.signature(draw).parameters.items() if name in values}
     return Dial(dial_form(start, values, title), draw)
+
+
+def place_work(num_ranks: int = 3, num_microbatches: int = 4, *, max_held: int | None = None) -> Any:
+    """A board to place a pipeline's work on by hand, and to have that order really run (paced).
+
+    A forward takes one unit, a backward two; a rank holds the activations of at most `max_held` microbatches (default:
+    as many as there are ranks). The target is the least time there is, found by search: keep it to a few ranks.
+    """
+    from labkit.view.place_work import PlaceWork, PlaceWorkLab
+
+    held = num_ranks if max_held is None else max_held
+    target = shortest(num_ranks, num_microbatches, held)
+    fixed = {"layers": num_ranks, "global_batch": 4 * num_microbatches, "steps": 3, "pace": PUZZLE_PACE}
+    task = (
+        f"Take {num_microbatches} microbatches through {num_ranks} ranks and back in {target:g} units of time. "
+        f"No rank may hold more than {held} microbatches."
+    )
+    sizes = {"num_ranks": num_ranks, "num_microbatches": num_microbatches, "max_held": held, "target": target}
+    return PlaceWorkLab(PlaceWork(task=task, **sizes), lambda order: run(Plan(order=order, **fixed)))
+
+
+PUZZLE_PACE = "forward=20ms,backward=40ms"
+"""How long a unit of the board is in its real run."""
 
 
 def _keep_all(plan: Plan, values: dict[str, Sequence[Any]]) -> None:

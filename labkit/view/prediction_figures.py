@@ -23,10 +23,14 @@ PARTS = {
 }
 """Look and name of every part of a predicted step."""
 
+LABELS = {"tflops_per_gpu": "TFLOP/s per GPU", "step_s": "seconds per step"}
+"""Measured columns in the field's words."""
+
 
 def published_figure(table: pl.DataFrame, names: Sequence[str], column: str, *, theme: Theme = "light") -> Chart:
     """`column` as published beside its prediction, a pair of bars for each row; the error stands at the bar's end."""
-    figure = _chart("Predicted beside published", f"predicted by labkit; {column.replace('_', ' ')}", theme)
+    label = LABELS.get(column, column.replace("_", " "))
+    figure = _chart("Predicted beside published", f"{label}; nothing was run here", theme)
     places, errors = pl.Series(list(names)), table[f"error_percent {column}"]
     figure.add_bar(
         x=table[f"predicted {column}"],
@@ -38,7 +42,7 @@ def published_figure(table: pl.DataFrame, names: Sequence[str], column: str, *, 
     )
     published = bar_of(places, "published", look("forward"), theme)
     figure.add_bar(x=table[column], hovertemplate="%{y}: %{x:.1f}<extra>published</extra>", **published)
-    figure.update_xaxes(title=column.replace("_", " "), rangemode="tozero").update_yaxes(autorange="reversed")
+    figure.update_xaxes(title=label, rangemode="tozero").update_yaxes(autorange="reversed")
     return legend_below(figure.update_layout(barmode="group", bargap=0.3, height=200 + 56 * table.height))
 
 
