@@ -56,8 +56,7 @@ def test_prose_stands_between_pictures(cells):
 
 def test_the_reader_is_asked_and_can_turn_something(cells):
     code = "\n".join(map(source, code_of(cells)))
-    assert LIVE.search(code)
-    assert "labkit.ask(" in code or "00_tour" in str(LESSONS[0])
+    assert LIVE.search(code) and "labkit.ask(" in code
 
 
 def test_outputs_are_either_compared_or_declared_to_differ(cells):
@@ -78,8 +77,7 @@ def test_what_is_compared_is_plain_text_of_any_machine(cells):
 def test_something_is_compared_in_every_lesson():
     for path in LESSONS:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        live_only = "puzzles" in path.stem or "tour" in path.stem
-        assert live_only or any(COMPARED in tags(cell) for cell in code_of(cells)), path.name
+        assert "puzzles" in path.stem or any(COMPARED in tags(cell) for cell in code_of(cells)), path.name
 
 
 def test_lessons_are_numbered_without_a_gap():
