@@ -19,12 +19,16 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from multiprocessing.reduction import DupFd
 from typing import Any
 
 from labkit.board import Board, board_bytes
 from labkit.job import Job
+from labkit.part import Part
 from labkit.plan import Plan, PlanError
+from labkit.seats import Place, limits, seated
 from labkit.watch import HANG_AFTER_S, Progress, Rank, Results, RunCancelled, RunError, Watch, log_tail, read_log
 
 _START_TIMEOUT_S = 120.0
@@ -53,33 +57,58 @@ class Pool:
         task: bytes | None = None,
         with_state: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
+        on_part: Callable[[Part], None] | None = None,
         cancelled: threading.Event | None = None,
         hang_after_s: float = HANG_AFTER_S,
     ) -> Results:
         """Run a plan and return what its ranks deliver. Raises RunError, RunCancelled; blocks until then."""
         check_machine(plan)
+        allowed = limits()
         self._wait_for_turn(cancelled)
         try:
-            try:
-                self._ensure(plan)
-                self._run += 1
-                self._board.reset()
-                job = Job(self._run, plan, task, with_state, self._store_port)
-                for rank in self._ranks[: plan.num_ranks]:
-                    rank.pipe.send(job)
-                watch = Watch(self._ranks[: plan.num_ranks], self._board, plan, on_progress, cancelled, hang_after_s)
-                return watch.until_done()
-            except BaseException:  # an interrupt too must leave no rank in the middle of a run
-                self._kill()
-                raise
+            with seated(plan.num_ranks, allowed.seats, partial(_wait_in_line, plan, on_progress, cancelled)):
+                return self._run_seated(
+                    Job(self._run + 1, plan, task, with_state),
+                    lambda ranks: Watch(
+                        ranks, self._board, plan, on_progress, on_part, cancelled, hang_after_s, allowed
+                    ),
+                )
+        except InterruptedError:
+            raise _cancelled_early() from None
         finally:
             self._lock.release()
+            if allowed.idle_s is not None:
+                self._close_after(allowed.idle_s)
+
+    def _run_seated(self, job: Job, watch: Callable[[list[Rank]], Watch]) -> Results:
+        try:
+            self._ensure(job.plan)
+            self._run = job.run
+            self._board.reset()
+            ranks = self._ranks[: job.plan.num_ranks]
+            for rank in ranks:
+                rank.pipe.send(replace(job, store_port=self._store_port))
+            return watch(ranks).until_done()
+        except BaseException:  # an interrupt too must leave no rank in the middle of a run
+            self._kill()
+            raise
+
+    def _close_after(self, idle_s: float) -> None:
+        """Let warm ranks go unless another run comes: on a shared machine they are others' memory."""
+        timer = threading.Timer(idle_s, self._close_if_idle, [self._run])
+        timer.daemon = True
+        timer.start()
+
+    def _close_if_idle(self, last_run: int) -> None:
+        with self._lock:
+            if self._run == last_run:
+                self._kill()
 
     def _wait_for_turn(self, cancelled: threading.Event | None) -> None:
         """Take the pool's lock; another thread's run may hold it for long."""
         while not self._lock.acquire(timeout=0.1):
             if cancelled is not None and cancelled.is_set():
-                raise RunCancelled("the run was cancelled before it began", rank=None, log="", results=Results([]))
+                raise _cancelled_early()
 
     def warm_up(self, num_ranks: int = 1) -> None:
         """Have torch loaded and ranks waiting, so that the first run starts at once."""
@@ -160,6 +189,19 @@ class Pool:
             self._board.close()
             self._board_file.close()
             self._board = None
+
+
+def _wait_in_line(
+    plan: Plan, on_progress: Callable[[Progress], None] | None, cancelled: threading.Event | None, place: Place
+) -> bool:
+    """Tell the place in line; False when the run is no longer wanted."""
+    if on_progress is not None:
+        on_progress(Progress((), plan.steps, 0.0, place.wait_s, place.number))
+    return cancelled is None or not cancelled.is_set()
+
+
+def _cancelled_early() -> RunCancelled:
+    return RunCancelled("the run was cancelled before it began", rank=None, log="", results=Results([]))
 
 
 def check_machine(plan: Plan) -> None:

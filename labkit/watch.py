@@ -23,6 +23,7 @@ from labkit.event import KINDS, Kind
 from labkit.job import Outcome
 from labkit.part import Part, decode_part
 from labkit.plan import Plan
+from labkit.seats import Limits
 
 HANG_AFTER_S = 8.0
 """No event on any rank for so long (on top of the longest set duration) is a hang."""
@@ -30,18 +31,24 @@ HANG_AFTER_S = 8.0
 _HANG_AFTER_UNRECORDED_S = 60.0  # with nothing recorded only whole steps show progress
 _GRACE_S = 0.3  # after a fault, for the other ranks to say what they saw
 _TICK_S = 0.05
+_WEIGH_EVERY_S = 1.0
+NO_LIMITS = Limits()
 _LOG_BYTES, _LOG_TAIL, _STACK_LINES = 32_000, 2000, 15
 _STACK = "(most recent call first):"  # how faulthandler begins a dump
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is. `steps_done` is per rank; `seconds_left` a guess from them, None before the first step."""
+    """How far a run is. `steps_done` is per rank; `seconds_left` a guess from them, None before the first step.
+
+    While a run waits for its turn on a shared machine, `place` is its place in line, and no rank has begun.
+    """
 
     steps_done: tuple[int, ...]
     steps: int
     seconds: float
     seconds_left: float | None
+    place: int = 0
 
 
 @dataclass
@@ -95,11 +102,14 @@ class Watch:
         board: Board,
         plan: Plan,
         on_progress: Callable[[Progress], None] | None,
+        on_part: Callable[[Part], None] | None,
         cancelled: threading.Event | None,
         hang_after_s: float,
+        allowed: Limits = NO_LIMITS,
     ) -> None:
+        self._allowed, self._weighed = allowed, 0.0
         self._ranks, self._board, self._plan = ranks, board, plan
-        self._on_progress, self._cancelled = on_progress, cancelled
+        self._on_progress, self._on_part, self._cancelled = on_progress, on_part, cancelled
         self._started = self._moved = time.monotonic()
         self._hang_after_s = hang_after_s if plan.record else max(hang_after_s, _HANG_AFTER_UNRECORDED_S)
         self._results = Results([None] * len(ranks))
@@ -116,6 +126,7 @@ class Watch:
                 if not self._receive(pipes[pipe]):
                     del pipes[pipe]
             self._check_moving()
+            self._check_limits()
             if self._cancelled is not None and self._cancelled.is_set():
                 raise RunCancelled("the run was cancelled", rank=None, log="", results=self._results)
             if self._faults and (time.monotonic() - self._first_fault > _GRACE_S or not pipes):
@@ -137,13 +148,18 @@ class Watch:
         elif word == "step":
             self._steps[number], encoded = payload
             if encoded:
-                self._results.parts.append(decode_part(encoded))
+                self._keep(decode_part(encoded))
             self._tell()
         elif word == "done":
             self._results.outcomes[number] = payload
         else:
             self._fail(number, _Fault(f"raised {payload[0]}", payload[1]))
         return word in ("layers", "step")
+
+    def _keep(self, part: Part) -> None:
+        self._results.parts.append(part)
+        if self._on_part is not None:
+            self._on_part(part)
 
     def _fail(self, number: int, fault: _Fault) -> None:
         self._first_fault = self._first_fault or time.monotonic()
@@ -162,6 +178,23 @@ class Watch:
             self._counts, self._moved = counts, time.monotonic()
         elif time.monotonic() - self._moved > self._hang_after_s:
             raise self._hung()
+
+    def _check_limits(self) -> None:
+        """Stop a run that takes more than one run may have on a shared machine."""
+        now, most = time.monotonic(), self._allowed
+        if most.run_s is not None and now - self._started > most.run_s:
+            raise self._too_much(f"it took longer than the {most.run_s:g} s that one run may take", "fewer steps")
+        if most.memory_bytes is not None and now - self._weighed > _WEIGH_EVERY_S:
+            self._weighed = now
+            held = sum(map(_private_bytes, self._ranks))
+            if held > most.memory_bytes:
+                held_mb, most_mb = held / 1e6, most.memory_bytes / 1e6
+                what = f"its ranks hold {held_mb:,.0f} MB, more than the {most_mb:,.0f} MB that one run may hold"
+                raise self._too_much(what, "fewer ranks or a smaller model")
+
+    def _too_much(self, what: str, way_out: str) -> RunError:
+        message = f"the run was stopped: {what} on this machine. Choose {way_out}"
+        return RunError(message, rank=None, log="", results=self._results)
 
     # -- what happened, in words
 
@@ -230,6 +263,13 @@ def _exit_words(code: int | None) -> str:
         with contextlib.suppress(ValueError):
             return f"killed by {signal.Signals(-code).name}"
     return f"exit code {code}"
+
+
+def _private_bytes(rank: Rank) -> int:
+    try:
+        return psutil.Process(rank.process.pid).memory_full_info().uss
+    except psutil.Error:
+        return 0
 
 
 def _process_state(rank: Rank) -> str:

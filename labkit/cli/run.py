@@ -101,7 +101,10 @@ def _read(path: Path) -> str:
 
 
 def _show_progress(progress: Any) -> None:
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and progress.place:
+        wait = f", about {progress.seconds_left:.0f} s" if progress.seconds_left is not None else ""
+        print(f"\r  place {progress.place} in line{wait}   ", end="", file=sys.stderr, flush=True)
+    elif sys.stderr.isatty():
         left = f", {progress.seconds_left:.0f} s left" if progress.seconds_left is not None else ""
         done = min(progress.steps_done)
         print(f"\r  step {done} of {progress.steps}{left}   ", end="", file=sys.stderr, flush=True)
