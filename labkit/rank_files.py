@@ -7,12 +7,14 @@ Out: a `Trace`, times on rank 0's clock.
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
+import polars as pl
 
 from labkit import __version__, analysis, hosts
 from labkit.event import FIELDS, NONE
@@ -23,6 +25,16 @@ from labkit.part import Part, RankFile, decode_part
 from labkit.plan import Plan
 from labkit.trace import Meta, Trace, merge
 from labkit.watch import Results
+
+_SPOILED = (
+    msgspec.MsgspecError,
+    pl.exceptions.PolarsError,
+    IndexError,
+    OverflowError,
+    TypeError,
+    statistics.StatisticsError,
+)
+"""What rows that no recorder wrote can bring about."""
 
 _TIMES = [FIELDS.index("start_ns"), FIELDS.index("end_ns")]
 
@@ -48,7 +60,10 @@ def merge_folder(folder: str | os.PathLike[str]) -> Trace:
             f"{folder} holds {len(files)} of {num_ranks} ranks: rank {', '.join(map(str, missing))} left no file"
         )
     files.sort(key=lambda file: file.rank)
-    trace = _trace_of_plan(plan, files) if plan else _trace_of_script(files)
+    try:
+        trace = _trace_of_plan(plan, files) if plan else _trace_of_script(files)
+    except _SPOILED as error:
+        raise ValueError(f"the events in {folder} cannot be read: {error}; record them again") from None
     return trace.with_meta(notes=(*trace.meta.notes, *_clock_notes(files)))
 
 
