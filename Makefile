@@ -6,6 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 
 NOTEBOOKS := $(shell find notebooks -name '*.ipynb' -not -path '*/.ipynb_checkpoints/*' 2>/dev/null)
 NB_TESTS   = $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg $(NOTEBOOKS))
+STRIP      = $(BIN)/nbstripout --keep-count
 EXECUTE    = $(BIN)/jupyter nbconvert --to notebook --execute --inplace --log-level WARN
 
 .DEFAULT_GOAL := help
@@ -38,12 +39,12 @@ test-fast: setup ## tests that start no process and no browser: seconds
 lint: setup ## style of the code; notebooks without outputs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(if $(NOTEBOOKS),$(BIN)/nbstripout --verify $(NOTEBOOKS))
+	$(if $(NOTEBOOKS),$(STRIP) --verify $(NOTEBOOKS))
 
 format: setup ## mend what lint can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	$(if $(NOTEBOOKS),$(BIN)/nbstripout $(NOTEBOOKS))
+	$(if $(NOTEBOOKS),$(STRIP) $(NOTEBOOKS))
 
 # After e.g. `.venv/bin/pip install -U voila`. Local version tags (torch 2.13.0+cpu) name one machine's build: dropped.
 # Freeze knows only this platform, so what others need or do not need is said here.
@@ -58,10 +59,11 @@ lock: ## write requirements.lock from what .venv holds
 	@touch $(STAMP)
 	$(PYTEST) -q tests/test_environment.py
 
-# Cells tagged keep_output hold what nbval compares; the outputs of all others are stripped.
+# Cells tagged keep_output hold what nbval compares; the outputs of all others are stripped. Counts stay, since nbval
+# asks whether a cell with an output was run.
 notebooks: setup ## run the lessons and keep the outputs that tests compare
 	$(EXECUTE) $(NOTEBOOKS)
-	$(BIN)/nbstripout $(NOTEBOOKS)
+	$(STRIP) $(NOTEBOOKS)
 
 captures: setup ## run anew what the lessons open with, and keep it in assets/captures (wants a quiet machine)
 	rm -rf assets/captures

@@ -3,7 +3,7 @@
 In: nothing but this machine; real runs of small plans through `lab.run`. Out: a `Cluster` named "this machine", whose
 JSON file `labkit predict --cluster FILE` and `as_cluster` take. Takes about half a minute and wants a quiet machine.
 
-    link      gradient all-reduces of 2 and 4 replicas of several widths: last issue to last completion, median
+    link      gradient all-reduces of 2 (and 4) replicas of several widths: last issue to last completion, median
     products  forward times of linear layers of several widths, CPU clock: seconds = launch + FLOPs / rate
     memory    copying a large array
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -30,11 +30,15 @@ STEPS = 8
 _KERNELS_OF_LAYER = 2  # product with bias, ReLU
 
 
-def calibrate(num_ranks: Sequence[int] = (2, 4), widths: Sequence[int] = WIDTHS) -> Cluster:
-    """This machine, measured. Raises RunError if a run fails."""
+def calibrate(num_ranks: Sequence[int] | None = None, widths: Sequence[int] = WIDTHS) -> Cluster:
+    """This machine, measured, with a device for each core. Raises RunError if a run fails.
+
+    num_ranks   of the all-reduces; those of 2 and 4 that have a core each, and 2 in any case
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_ranks = num_ranks or [n for n in (2, 4) if n <= max(cores, 2)]
     curves = {n: all_reduce_curve(n, widths) for n in num_ranks}
     rate, launch_s = product_rate(widths)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     measured = f"measured here by labkit calibrate on {time.strftime('%Y-%m-%d')}"
     names = ("launch_s", "memory_bandwidth_bytes_s", "memory_bytes")
     device = Device(
@@ -56,23 +60,36 @@ def calibrate(num_ranks: Sequence[int] = (2, 4), widths: Sequence[int] = WIDTHS)
     return Cluster(
         name="this machine",
         device=device,
-        gpus_per_node=max(cores, *num_ranks),
+        gpus_per_node=cores,
         within=line(curves[min(num_ranks)], min(num_ranks)),
         all_reduce_curves=curves,
-        sources={"within": measured, "all_reduce_curves": measured},
+        sources={"within": measured, "all_reduce_curves": _curve_words(curves, measured)},
     )
 
 
 def all_reduce_curve(num_ranks: int, widths: Sequence[int]) -> Curve:
-    """Times of real gradient all-reduces over sizes, made to rise."""
+    """Times of real gradient all-reduces over sizes, made to rise; `source` says how many were raised for it."""
     found: dict[int, list[float]] = {}
     for width in widths:
         plan = Plan(dp=num_ranks, width=width, global_batch=8 * num_ranks, steps=STEPS, record=("compute", "sync"))
         for size, seconds in all_reduce_times(lab.run(plan)):
             found.setdefault(size, []).append(seconds)
     sizes = sorted(size for size, times in found.items() if len(times) >= STEPS // 2)
-    times = np.maximum.accumulate([float(np.median(found[size])) for size in sizes])
-    return Curve(float(times[0]) / 2, tuple(map(float, sizes)), tuple(map(float, times)), "labkit calibrate")
+    medians = np.array([float(np.median(found[size])) for size in sizes])
+    times = np.maximum.accumulate(medians)
+    source = f"labkit calibrate; {_raised_words(int((times > medians).sum()), len(sizes))}"
+    return Curve(float(times[0]) / 2, tuple(map(float, sizes)), tuple(map(float, times)), source)
+
+
+def _raised_words(num_raised: int, num_sizes: int) -> str:
+    """What was done to make times rise with sizes, which noise can upset."""
+    if not num_raised:
+        return "as measured"
+    return f"{num_raised} of {num_sizes} times raised to that of a smaller size, which had taken longer"
+
+
+def _curve_words(curves: Mapping[int, Curve], measured: str) -> str:
+    return "; ".join([measured, *(f"{n} ranks: {curve.source.partition('; ')[2]}" for n, curve in curves.items())])
 
 
 def all_reduce_times(trace: Trace) -> list[tuple[int, float]]:

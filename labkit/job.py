@@ -10,18 +10,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from labkit.faults import Fault
 from labkit.plan import Plan
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run. `task` is a user's own Task, pickled by value. `with_state`: send whole weights and gradients back."""
+    """One run. `task` is a user's own Task, pickled by value. `with_state`: send whole weights and gradients back.
+
+    `fault`: what one of the ranks does to itself.
+    """
 
     run: int
     plan: Plan
     task: bytes | None = None
     with_state: bool = False
     store_port: int = 0
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True)

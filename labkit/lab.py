@@ -5,6 +5,7 @@ In: a Plan. Out: a Trace with its losses, its proof and its notes.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import pickle
@@ -17,8 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from labkit import __version__, analysis, proof
+from labkit.faults import Fault
 from labkit.job import Outcome
 from labkit.launch import POOL
+from labkit.live import Live
 from labkit.plan import Plan, PlanError
 from labkit.trace import Meta, Trace, merge
 from labkit.watch import HANG_AFTER_S, Progress, Results, RunError
@@ -29,29 +32,41 @@ def run(
     *,
     task: Any = None,
     verify: bool = False,
+    fault: Fault | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_trace: Callable[[Trace], None] | None = None,
     cancelled: threading.Event | None = None,
     hang_after_s: float = HANG_AFTER_S,
 ) -> Trace:
     """Train as the plan says, in real processes, and return everything they did.
 
     task: a user's own `labkit.engine.tasks.Task`, for a plan with task="own". verify: train the same on one rank too
-    and put the differences into `trace.meta.equality`. Raises PlanError before a process starts; RunError when a rank
-    fails, RunCancelled when `cancelled` was set, both with what was recorded until then in `.trace`.
+    and put the differences into `trace.meta.equality`. on_trace: called from another thread while it runs, at most four
+    times a second, with the latest whole steps (see live.py), such as `live_timeline(plan).follow`. fault: what one
+    rank does to itself, to see how the others notice.
+
+    Raises PlanError before a process starts; RunError when a rank fails, RunCancelled when `cancelled` was set, both
+    with what was recorded until then in `.trace`.
     """
     started = time.monotonic()
     pickled = _pickled(plan, task)
     options = {"task": pickled, "with_state": verify, "cancelled": cancelled, "hang_after_s": hang_after_s}
     try:
-        results = POOL.run(plan, on_progress=on_progress, **options)
+        with Live(plan, on_trace) if on_trace else contextlib.nullcontext() as live:
+            on_part = live.add if live else None
+            results = POOL.run(plan, fault=fault, on_progress=on_progress, on_part=on_part, **options)
     except RunError as error:
-        error.trace = trace_of(plan, error.results, started)
+        error.trace = _told(trace_of(plan, error.results, started), fault)
         raise
-    trace = trace_of(plan, results, started)
+    trace = _told(trace_of(plan, results, started), fault)
     if verify:
         serial = POOL.run(plan.serial(), **options)
         trace = trace.with_meta(equality=proof.compare(results.outcomes, serial.outcomes).to_dict())
     return trace
+
+
+def _told(trace: Trace, fault: Fault | None) -> Trace:
+    return trace.with_meta(notes=(*trace.meta.notes, f"{fault}")) if fault is not None else trace
 
 
 def warm_up(num_ranks: int = 4) -> None:

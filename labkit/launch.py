@@ -25,6 +25,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 from labkit.board import Board, board_bytes
+from labkit.faults import Fault
 from labkit.job import Job
 from labkit.part import Part
 from labkit.plan import Plan, PlanError
@@ -56,6 +57,7 @@ class Pool:
         *,
         task: bytes | None = None,
         with_state: bool = False,
+        fault: Fault | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_part: Callable[[Part], None] | None = None,
         cancelled: threading.Event | None = None,
@@ -63,12 +65,14 @@ class Pool:
     ) -> Results:
         """Run a plan and return what its ranks deliver. Raises RunError, RunCancelled; blocks until then."""
         check_machine(plan)
+        if fault is not None:
+            fault.check(plan)
         allowed = limits()
         self._wait_for_turn(cancelled)
         try:
             with seated(plan.num_ranks, allowed.seats, partial(_wait_in_line, plan, on_progress, cancelled)):
                 return self._run_seated(
-                    Job(self._run + 1, plan, task, with_state),
+                    Job(self._run + 1, plan, task, with_state, fault=fault),
                     lambda ranks: Watch(
                         ranks, self._board, plan, on_progress, on_part, cancelled, hang_after_s, allowed
                     ),

@@ -15,11 +15,13 @@ from functools import partial
 from typing import Any
 
 from labkit.captures import keep_capture, kept_capture
+from labkit.faults import Fault, LastSeen
 from labkit.lab import run
 from labkit.nearest import nearest_legal
 from labkit.plan import Plan, PlanError
 from labkit.schedule.shortest import shortest
 from labkit.trace import Trace
+from labkit.watch import RunError
 
 KEEP = "LABKIT_KEEP_CAPTURES"
 """Environment variable: set while captures are made (`make captures`), so that what had to be run is kept."""
@@ -39,10 +41,13 @@ def recall(plan: Plan, *, verify: bool = False) -> Trace:
     return trace
 
 
-def knobs(plan: Plan, draw: Callable[[Trace], Any], *, title: str = "Turn a knob", **values: Sequence[Any]) -> Any:
+def knobs(
+    plan: Plan, draw: Callable[[Trace], Any], *, title: str = "Turn a knob", own: Any = None, **values: Sequence[Any]
+) -> Any:
     """Knobs for fields of a plan, and below them `draw` of its trace: `knobs(plan, timeline, microbatches=(1, 2, 4))`.
 
     A plan whose capture is kept shows at once, any other is run. A combination that cannot run explains itself.
+    own: the task of a plan with task="own"; its runs are never kept.
     Raises PlanError for a knob that is no field of a Plan, ValueError for one without values.
     """
     from labkit.view.knobs import Knobs, knobs_form
@@ -51,16 +56,52 @@ def knobs(plan: Plan, draw: Callable[[Trace], Any], *, title: str = "Turn a knob
         return plan.vary(**turned)
 
     def run_values(turned: dict[str, Any], progress: Callable[..., None], cancelled: threading.Event) -> Trace:
-        told = lambda now: progress(now.steps_done, now.steps)  # noqa: E731
-        return run(plan_from(turned), on_progress=told, cancelled=cancelled)
+        return run(plan_from(turned), task=own, on_progress=lambda now: now.tell(progress), cancelled=cancelled)
 
     plan.vary(**{name: getattr(plan, name, None) for name in values})  # refuses unknown names before anything is shown
     form = knobs_form(plan.to_dict(), values, title)
-    if os.environ.get(KEEP):
+    if os.environ.get(KEEP) and own is None:
         _keep_all(plan, values)
-    return Knobs(
-        run_values, plan_from, form, draw, lambda turned: kept_capture(plan_from(turned)), partial(_nearest, plan)
-    )
+
+    def kept(turned: dict[str, Any]) -> Trace | None:
+        return kept_capture(plan_from(turned)) if own is None else None
+
+    return Knobs(run_values, plan_from, form, draw, kept, partial(_nearest, plan))
+
+
+def fault_lab(
+    plan: Plan, *, hang_after_s: float = 3.0, title: str = "Make a rank fail", **values: Sequence[Any]
+) -> Any:
+    """Knobs for the fields of a `Fault` in this plan: `fault_lab(plan, what=("kill", "stop"), rank=(0, 1), step=(1,))`.
+
+    Each turn runs the plan with that fault, and shows its error, what every rank was at, and the timeline until then.
+    """
+    from labkit.view.knobs import Knobs, knobs_form
+    from labkit.view.survivors import survivors_figure
+    from labkit.view.timeline import timeline
+
+    seen: list[LastSeen] = []
+
+    def fault_from(turned: dict[str, Any]) -> Fault:
+        return Fault(**{name: turned[name] for name in values})
+
+    def plan_from(turned: dict[str, Any]) -> Plan:
+        fault_from(turned).check(plan)
+        return plan
+
+    def run_values(turned: dict[str, Any], progress: Callable[..., None], cancelled: threading.Event) -> Trace:
+        seen.clear()
+        options = {"on_progress": lambda now: now.tell(progress), "cancelled": cancelled, "hang_after_s": hang_after_s}
+        try:
+            return run(plan, fault=fault_from(turned), **options)
+        except RunError as error:
+            seen[:] = error.ranks
+            raise
+
+    def draw(trace: Trace) -> list[Any]:
+        return [*([survivors_figure(seen)] if seen else []), timeline(trace)]
+
+    return Knobs(run_values, plan_from, knobs_form(plan.to_dict(), values, title), draw, lambda _: None)
 
 
 def _nearest(plan: Plan, turned: dict[str, Any]) -> tuple[dict[str, Any], str] | None:

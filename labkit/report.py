@@ -33,7 +33,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "memory_peak_bytes": [peaks.get(rank, 0) for rank in range(meta.num_ranks)],
         "unmatched_syncs": analysis.unmatched_syncs(trace).height,
         "versions": meta.versions,
-        "notes": list(meta.notes),
+        "notes": analysis.all_notes(trace),
     }
 
 
@@ -84,6 +84,6 @@ def size_words(size_bytes: float) -> str:
     """1536 -> "1.5 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < 1024 or unit == "GiB":
-            return f"{size_bytes:.3g} {unit}"
+            return f"{size_bytes:.0f} {unit}" if size_bytes >= 1000 else f"{size_bytes:.3g} {unit}"
         size_bytes /= 1024
     raise AssertionError

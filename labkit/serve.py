@@ -5,6 +5,7 @@ In: a folder of notebooks. Out: a server that runs until interrupted.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import threading
@@ -14,20 +15,29 @@ import urllib.request
 import webbrowser
 from pathlib import Path
 
+from labkit.seats import Limits, limits
 from labkit.view.voila import voila_command
 
 _FIRST_PORT = 8866
 _READY_TIMEOUT_S = 60
+NO_LIMITS = Limits()
 
 
-def serve(notebooks: Path | None = None, *, port: int = 0, open_browser: bool = True) -> None:
-    """Serve the folder's notebooks as dashboards on the loopback address until Ctrl-C."""
+def serve(
+    notebooks: Path | None = None, *, port: int = 0, open_browser: bool = True, allowed: Limits = NO_LIMITS
+) -> None:
+    """Serve the folder's notebooks as dashboards on the loopback address until Ctrl-C.
+
+    allowed: what all visitors' runs together, and each of them, may take.
+    """
     folder = notebooks or Path(__file__).parent.parent / "notebooks"
     if not folder.is_dir():
         raise FileNotFoundError(f"no notebooks at {folder}: give their folder with --notebooks")
+    environment = {**os.environ, **allowed.environment()}
+    limits(environment)  # refuses what is not above 0, before anything starts
     port = _checked(port) if port else _free_port()
     url = f"http://127.0.0.1:{port}/"
-    process = subprocess.Popen(voila_command(folder, port))
+    process = subprocess.Popen(voila_command(folder, port), env=environment)
     try:
         if _wait_until_ready(process, url):
             print(f"The dashboards are at {url} (Ctrl-C stops them)", flush=True)

@@ -153,12 +153,24 @@ def load(path: str | os.PathLike[str]) -> Trace:
         events = pl.read_parquet(path)
     except KeyError:
         raise TraceError(f"{path} is a Parquet file, but not a labkit trace: it has no labkit metadata") from None
-    except (pl.exceptions.PolarsError, msgspec.MsgspecError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, msgspec.MsgspecError, OSError) as error:
         raise TraceError(f"{path} cannot be read as a labkit trace: {error}") from error
     missing = sorted(set(SCHEMA) - set(events.columns))
     if missing:
         raise TraceError(f"{path} lacks the columns {', '.join(missing)}: it was written by another version")
-    return Trace(events.select(list(SCHEMA)).cast(SCHEMA), meta)
+    try:
+        return _usable(events.select(list(SCHEMA)).cast(SCHEMA), meta)
+    except pl.exceptions.PolarsError as error:  # such as a time that is not a number
+        raise TraceError(f"{path} holds values that no trace has: {error}") from error
+
+
+def _usable(events: pl.DataFrame, meta: Meta) -> Trace:
+    """The trace without events that no run of ours leaves behind, and a note on how many those were."""
+    good = pl.all_horizontal(pl.col("rank", "kind").is_not_null(), (pl.col("end_ns") >= pl.col("start_ns")))
+    usable = events.filter(good)
+    lost = events.height - usable.height
+    note = f"{lost:,} of {events.height:,} events without a rank, a start or an end at or after it are left out"
+    return Trace(usable, replace(meta, notes=(*meta.notes, note)) if lost else meta)
 
 
 def _decode_meta(text: str) -> Meta:
@@ -175,7 +187,7 @@ def merge(parts: Sequence[Part], meta: Meta) -> Trace:
 
     All parts must carry the same clock (one host, or times already corrected).
     """
-    tables = [_table(part, meta.mesh) for part in parts if part.rows]
+    tables = [part_table(part, meta.mesh) for part in parts if part.rows]
     events = pl.concat(tables) if tables else pl.DataFrame(schema=SCHEMA)
     origin = events["start_ns"].min() or 0
     events = events.with_columns(pl.col("start_ns") - origin, pl.col("end_ns") - origin)
@@ -185,7 +197,9 @@ def merge(parts: Sequence[Part], meta: Meta) -> Trace:
 
 def from_events(events: Sequence[dict[str, Any]], meta: Meta) -> Trace:
     """A trace from plain rows; columns that a row does not give are null. For tests, planners and importers."""
-    frame = pl.DataFrame(list(events), schema_overrides=SCHEMA) if events else pl.DataFrame(schema=SCHEMA)
+    frame = pl.DataFrame(schema=SCHEMA)
+    if events:  # infer from all of them: a column may first come late
+        frame = pl.DataFrame(list(events), schema_overrides=SCHEMA, infer_schema_length=None)
     unknown = sorted(set(frame.columns) - set(SCHEMA))
     if unknown:
         raise TraceError(f"unknown columns {', '.join(unknown)}: known are {', '.join(SCHEMA)}")
@@ -193,7 +207,7 @@ def from_events(events: Sequence[dict[str, Any]], meta: Meta) -> Trace:
     return Trace(frame.with_columns(missing).select(list(SCHEMA)).cast(SCHEMA).sort("start_ns", "rank"), meta)
 
 
-def _table(part: Part, mesh: Mesh) -> pl.DataFrame:
+def part_table(part: Part, mesh: Mesh) -> pl.DataFrame:
     """A part's integer rows as a table with names in place of codes and nulls in place of NONE."""
     rows = np.frombuffer(part.rows, dtype=np.int64).reshape(-1, len(FIELDS))
     frame = pl.DataFrame(rows, schema={name: pl.Int64 for name in FIELDS}, orient="row")

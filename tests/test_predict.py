@@ -2,21 +2,35 @@
 
 import json
 import math
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from labkit import scorecard
+from labkit.analysis import unmatched_syncs
 from labkit.cli import app
-from labkit.cluster import PRESETS, Cluster, ClusterError, Device
+from labkit.cluster import PRESETS, Cluster, ClusterError, Device, as_cluster
 from labkit.costs import Model, Training
 from labkit.explain import explain
 from labkit.link import Link
-from labkit.predict import layer_time, memory_advice, predict, predict_cases, predict_trace, read_cases, stage_times
+from labkit.predict import (
+    fit,
+    layer_time,
+    memory_advice,
+    predict,
+    predict_cases,
+    predict_trace,
+    read_cases,
+    stage_times,
+)
+from labkit.predict.syncs import message_time
+from labkit.replay import replay, step_ns
 
 FACTS = Path(__file__).resolve().parents[1].parent / "shared" / "facts"
 needs_facts = pytest.mark.skipif(not FACTS.is_dir(), reason="the published tables are not here")
@@ -85,6 +99,36 @@ def test_the_closed_form_is_the_clock(schedule):
     trace = predict_trace(training, "a100")
     assert trace.meta.source == "predicted"
     assert trace.of("step")["end_ns"].max() * 1e-9 == pytest.approx(found.step_s, rel=0.01)
+
+
+@pytest.mark.parametrize(("schedule", "virtual"), [("1f1b", 1), ("interleaved_1f1b", 2), ("zb_h1", 1), ("zbv", 2)])
+def test_a_predicted_trace_holds_every_message(schedule, virtual):
+    """3 boundaries between 4 ranks (7 of 8 stages; a V's turn needs none): one message each way for 8 microbatches."""
+    training = Training(model=MODEL, pp=4, tp=2, global_batch=8, schedule=schedule, virtual=virtual)
+    trace = predict_trace(training, "a100")
+    boundaries = {1: 3, 2: 7}[virtual] - (schedule == "zbv")
+    messages = trace.of("sync").filter(pl.col("axis") == "pp")
+    assert messages["op"].value_counts().sort("op").rows() == [("recv", 16 * boundaries), ("send", 16 * boundaries)]
+    assert unmatched_syncs(trace).is_empty()
+    assert "host/launch overhead" not in explain(trace)["cause"].to_list()  # every gap is somebody's doing
+    again, was = (each.of("stage_forward").sort("stage", "microbatch")["end_ns"] for each in (replay(trace), trace))
+    assert (again - was).abs().max() <= 100  # times are whole ns, and rounded one by one
+    assert step_ns(trace) == pytest.approx(predict(training, "a100").step_s * 1e9, rel=0.01)
+
+
+def test_a_blocking_schedules_message_keeps_its_rank():
+    """After its forward rank 0 is blocked for one message, and rank 1 begins when that is over.
+
+    The last rank's forward sends nothing; it is kept by the message it got.
+    """
+    training = Training(model=MODEL, pp=4, global_batch=4, schedule="1f1b")
+    trace, message_ns = predict_trace(training, "a100"), message_time(training, as_cluster("a100")) * 1e9
+    first = trace.of("stage_forward").filter(pl.col("microbatch") == 0).sort("rank")
+    wait = trace.of("wait").filter((pl.col("rank") == 0) & (pl.col("op") == "send")).sort("start_ns").row(0, named=True)
+    assert wait["start_ns"] == first["end_ns"][0]
+    assert wait["end_ns"] - wait["start_ns"] == pytest.approx(message_ns, abs=2)
+    assert first["start_ns"][1] == wait["end_ns"]
+    assert first["start_ns"][3] - first["end_ns"][2] == pytest.approx(2 * message_ns, abs=2)
 
 
 def test_the_breakdown_adds_up():
@@ -249,7 +293,8 @@ GOOD = "8,1024,16,4,2,2,8,0.1"
         ("8,1024,16,4,2,2,8,fast", "step_s 'fast' is not a number above 0"),
         ("8,1024,16,4,2,2,8,-1", "step_s -1 is not a number above 0"),
         ("8,1024,16,4,2,2,8,0", "step_s 0 is not a number above 0"),
-        ("8,1024,16,4,2,2,8,nan", "step_s nan is not a number above 0"),
+        ("8,1024,16,4,2,2,8,nan", "step_s 'nan' is not a number above 0"),
+        ("8,1024,16,4,2,2,8,0.1,7,x", "cells beyond the last column (7, x)"),
     ],
 )
 def test_a_bad_row_spoils_only_itself(tmp_path, row, words):
@@ -258,6 +303,14 @@ def test_a_bad_row_spoils_only_itself(tmp_path, row, words):
     assert good["problem"] is None and good["error_percent step_s"] is not None
     assert words in bad["problem"]
     assert bad["error_percent step_s"] is None
+
+
+def test_an_empty_cell_too_many_is_no_fault_and_json_holds_no_nan(tmp_path):
+    (tmp_path / "c.csv").write_text(f"{HEAD.strip()},note\n{GOOD},nan,\n{GOOD},1\n")
+    text = invoke("predict", "--cases", tmp_path / "c.csv", "--json").stdout
+    found = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} in JSON"))
+    assert [row["problem"] for row in found["cases"]] == [None, None]
+    assert found["unused_columns"] == ["note"]
 
 
 def test_all_rows_bad_is_still_a_table(tmp_path):
@@ -286,6 +339,64 @@ def test_a_table_without_model_sizes_is_refused(tmp_path):
     (tmp_path / "c.csv").write_text("tp,pp\n1,1\n")
     with pytest.raises(ValueError, match="has no column layers, hidden, heads: its columns are tp, pp"):
         read_cases(tmp_path / "c.csv")
+
+
+# ---- where constants come from
+
+
+@needs_facts
+def test_the_presets_constants_are_what_the_tables_give():
+    """One more step of the fit from the preset moves no constant by more than half a percent, and gains nothing."""
+    errors, preset = fit.errors_of(FACTS), PRESETS["a100"]
+    wrong = errors(preset)
+    step = fit.gauss_newton_step(preset, wrong, errors)
+    assert abs(step).max() < 0.005, dict(zip(fit.CONSTANTS, step))
+    for place, name in enumerate(fit.CONSTANTS):  # and the least: any other value of a constant is worse
+        for factor in (0.9, 1.1):
+            other = fit.constants_of(preset)
+            other[place] *= factor
+            assert sum(errors(fit.with_constants(preset, other)) ** 2) > sum(wrong**2), name
+
+
+@needs_facts
+@pytest.mark.parametrize("num_ranks", fit.SWEEPS)
+def test_the_presets_curves_are_what_the_sweeps_give(num_ranks):
+    preset = PRESETS["a100"].all_reduce_curves[num_ranks]
+    sizes, times = fit.sweep(FACTS / fit.SWEEPS[num_ranks])
+    found = fit.fit_curve(sizes, times, floor_s=preset.floor_s)
+    assert found.sizes_bytes == preset.sizes_bytes
+    assert found.times_s == pytest.approx(preset.times_s, rel=2e-3)
+
+
+def test_a_fit_finds_constants_that_were_hidden_in_times():
+    """Iterations computed with other constants than the preset's: the fit gets those constants back."""
+    hidden = fit.with_constants(PRESETS["a100"], fit.constants_of(PRESETS["a100"]) * [0.9, 1.3, 1.2, 0.8, 1.4, 0.7])
+    shapes = [
+        Training(model=Model(4, width, 16, 1024), pp=pp, microbatch=b, global_batch=8, recompute=again)
+        for width, pp, b in [(256, 1, 1), (1024, 1, 4), (2048, 2, 1), (4096, 1, 2), (8192, 2, 4)]
+        for again in ("none", "full")
+    ]
+    measured = [predict(training, hidden).step_s for training in shapes]
+
+    def errors(cluster):
+        return np.array([np.log(predict(t, cluster).step_s / s) for t, s in zip(shapes, measured, strict=True)])
+
+    found = fit.fit_constants(PRESETS["a100"], errors)
+    assert fit.constants_of(found) == pytest.approx(fit.constants_of(hidden), rel=0.01)
+
+
+def test_a_curve_of_straight_pieces_is_found_again():
+    sizes = np.arange(1, 1025) * 2.0**20
+    times = np.interp(sizes, sizes[[0, 3, 63, 1023]], [1e-5, 5e-5, 8e-5, 9e-4])
+    found = fit.fit_curve(sizes, times, floor_s=1e-6, num_points=12)
+    assert [found.seconds(size) for size in sizes] == pytest.approx(times.tolist(), rel=0.02)
+
+
+@needs_facts
+def test_calibrate_fits_the_tables_again(tmp_path):
+    result = invoke("calibrate", "--tables", FACTS, "--out", tmp_path / "a100.json")
+    assert "message_overhead_s" in result.stdout
+    assert as_cluster(tmp_path / "a100.json").device.matmul_efficiency == pytest.approx(0.919, rel=0.01)
 
 
 # ---- the command line
@@ -344,3 +455,16 @@ def test_calibrate_measures_this_machine(tmp_path):
     assert found.device.peak("float32") > 1e8
     assert math.isfinite(found.within.bandwidth_bytes_s)
     assert found.all_reduce_curves[2].seconds(1e6) > 0
+    assert found.gpus_per_node == len(os.sched_getaffinity(0))
+
+
+def test_times_raised_to_a_smaller_sizes_are_said(monkeypatch):
+    """20, 10 and 30 us for 1, 2 and 3 kB: the second is raised to 20."""
+    from labkit import calibrate
+
+    times = [(1000, 20e-6), (2000, 10e-6), (3000, 30e-6)]
+    monkeypatch.setattr(calibrate.lab, "run", lambda plan: None)
+    monkeypatch.setattr(calibrate, "all_reduce_times", lambda trace: times * calibrate.STEPS)
+    curve = calibrate.all_reduce_curve(2, (32,))
+    assert curve.times_s == pytest.approx((20e-6, 20e-6, 30e-6))
+    assert "1 of 3 times raised" in curve.source

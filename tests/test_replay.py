@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,9 @@ from typer.testing import CliRunner
 import labkit
 from labkit import lab, schedule
 from labkit.cli import app
+from labkit.costs import Model, Training
 from labkit.plan import Plan
+from labkit.predict import predict_trace
 from labkit.replay import (
     COLLECTIVE,
     RECV,
@@ -32,6 +35,7 @@ from labkit.replay import (
     same_plan,
     step_ns,
 )
+from labkit.replay.columns import find, next_of, occurrence, order_by
 from labkit.replay.replayed import on_axes_of
 from labkit.replay.what_if import what_if
 from labkit.schedule import SCHEDULES, Durations, Schedule, ScheduleError, generate, problem, simulate
@@ -150,6 +154,57 @@ def test_every_schedule_takes_as_long_as_its_simulation(name, p, m, v):
     assert labkit.analysis.unmatched_syncs(trace).is_empty()
 
 
+@pytest.mark.parametrize(("to", "virtual"), [("gpipe", 1), ("1f1b", 1), ("interleaved_1f1b", 2), ("looped_bfs", 2)])
+def test_a_planned_trace_takes_another_schedule(to, virtual):
+    """As if that one had been drawn with the same durations: of a rank's layers, shared by its stages."""
+    was = planned_trace(generate("zb_h1", 4, 8), Durations(forward=90, backward_input=80, backward_weight=40), hop_ns=7)
+    part = Durations(forward=90 / virtual, backward_input=80 / virtual, backward_weight=40 / virtual)
+    expected = planned_trace(generate(to, 4, 8, virtual), part, hop_ns=7)
+    found = what_if(was, Changes(), {"schedule": to})
+    assert found.after.events.equals(expected.events)
+    assert found.after.meta.source == "planned"
+    assert found.to_dict()["changes"][0] == f"schedule zb_h1 -> {to}"
+
+
+def test_a_planned_trace_takes_more_microbatches_then_other_conditions():
+    was = planned_trace(generate("1f1b", 2, 4), Durations(forward=10, backward_input=10, backward_weight=10))
+    found = what_if(was, Changes(compute=2.0), {"microbatches": 6})
+    assert step_ns(found.after) == 2 * (6 + 1) * 30
+    halves = what_if(was, Changes(), {"schedule": "zb_h1"}).after
+    assert any("taken as equally long" in note for note in halves.meta.notes)
+
+
+def test_what_a_drawn_schedule_cannot_become_is_said():
+    was = planned_trace(generate("1f1b", 2, 4), Durations(forward=10))
+    for change in ({"pp": 4}, {"dp": 2}):
+        with pytest.raises(ReplayError, match=f"{next(iter(change))} cannot change"):
+            what_if(was, Changes(), change)
+    with pytest.raises(ScheduleError, match="Did you mean 'gpipe'"):
+        what_if(was, Changes(), {"schedule": "gpip"})
+    training = Training(model=Model(layers=4, hidden=64, heads=4, sequence=64), pp=2, global_batch=4)
+    with pytest.raises(ReplayError, match="predict it again with --schedule gpipe"):
+        what_if(predict_trace(training, "a100"), Changes(), {"schedule": "gpipe"})
+
+
+def test_an_imported_trace_says_why_it_cannot_be_replayed():
+    imported = from_events([event(0, "step", 0, 10)], Meta(source="imported"))
+    with pytest.raises(ReplayError, match="profiler files do not say which kernel waits for which sync"):
+        replay(imported)
+
+
+def test_infinite_bandwidth_leaves_the_least_that_a_captured_operation_took():
+    """Two unlinked sums of 6 and 4: without bandwidth both take 4, which stands for the latency."""
+    rows = []
+    for rank in (0, 1):
+        rows += [event(rank, "step", 0, 20), event(rank, "optimizer", 16, 20)]
+        for seq, (start, end) in enumerate([(0, 6), (10, 14)]):
+            about = {"op": "all_reduce", "axis": "dp", "group": [0, 1], "seq": seq}
+            rows += [event(rank, "sync", start, end, size_bytes=8, **about), event(rank, "wait", start, end, **about)]
+    trace = from_events(rows, Meta(source="measured", plan={"dp": 2}, num_ranks=2))
+    assert step_ns(replay(trace)) == 20
+    assert step_ns(replay(trace, Changes(infinite_bandwidth=True))) == 18
+
+
 def test_a_users_own_schedule_is_checked_and_drawn():
     own = Schedule.from_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1", name="mine")
     trace = planned_trace(own, Durations(forward=10, backward_input=10, backward_weight=10))
@@ -168,6 +223,29 @@ def test_a_plan_is_drawn_as_one_pipeline():
     assert (trace.meta.num_ranks, trace.meta.mesh.dp) == (2, 1)
     with pytest.raises(ReplayError, match="pp 1"):
         planned_trace(Plan(dp=2), Durations())
+
+
+# ---- columns
+
+
+_PLACES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=25)
+
+
+@given(asking=_PLACES, others=_PLACES)
+def test_columns_are_ordered_and_found_as_plain_loops_do(asking, others):
+    keys, times = np.array(asking, np.int64).reshape(-1, 2).T
+    of_keys, of_times = np.array(others, np.int64).reshape(-1, 2).T
+    assert order_by(keys, times).tolist() == sorted(range(len(asking)), key=asking.__getitem__)
+    huge = times << 58  # too wide to be packed into one number
+    assert order_by(huge, keys).tolist() == np.lexsort((keys, huge)).tolist()
+    known = [key for key, _ in others]
+    assert find(keys, of_keys).tolist() == [known.index(key) if key in known else -1 for key, _ in asking]
+    expected = []
+    for key, time_ns in asking:
+        later = [(at, place) for place, (other, at) in enumerate(others) if other == key and at >= time_ns]
+        expected.append(min(later, default=(0, -1))[1])
+    assert next_of(keys, times, of_keys, of_times).tolist() == expected
+    assert occurrence(of_keys).tolist() == [known[:place].count(key) for place, key in enumerate(known)]
 
 
 # ---- captured: traces written by hand
@@ -450,6 +528,8 @@ def test_schedule_command_takes_a_file_and_shows_the_guilty_row(tmp_path):
         (["1f1b", "--durations", "F=nan,B=1ms"], "not a finite number"),
         (["1f1b", "--durations", "F=1ms"], "B is missing"),
         (["1f1b", "--durations", "F=1ms,B=1ms,X=1ms"], "X is unknown"),
+        (["1f1b", "--durations", "F=1ms,B=1ms,F=2ms"], "F is given twice"),
+        (["1f1b", "--durations", "F=1,B=1ms"], "duration F=1: give its unit, e.g. F=1ms"),
         (["zb_h1", "--durations", "F=1ms,B=1ms"], "W is missing"),
         (["1f1b", "--stages", "0"], "0 ranks"),
         (["1f1b", "--stages", "4", "--microbatches", "2"], "at least as many microbatches as ranks"),

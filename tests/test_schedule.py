@@ -682,6 +682,34 @@ def test_a_new_schedule_is_one_function(monkeypatch):
     assert "one_at_a_time" not in SCHEDULES
 
 
+def test_a_schedule_of_the_same_name_made_anew_is_not_the_old_one(monkeypatch):
+    """Schedules are kept, since they are frozen; but by what makes them, not by their name."""
+    monkeypatch.setattr(labkit.schedule.registry, "SCHEDULES", dict(SCHEDULES))
+    assert generate("gpipe", 2, 3) is generate("gpipe", 2, 3)
+    for kinds in ((F, B), (F, I, W)):
+
+        @pipeline_schedule("mine", summary="Each microbatch forward and back.", source="this test")
+        def mine(rank, shape, kinds=kinds):
+            return [Action(rank, kind, m) for m in range(shape.num_microbatches) for kind in kinds]
+
+        assert {action.kind for action in generate("mine", 2, 2).orders[0]} == set(kinds)
+
+
+def test_slots_are_a_list_and_two_columns():
+    slots = simulate(generate("gpipe", 2, 2), Durations())
+    assert len(slots) == 8
+    assert slots[-1] == (1, Action(1, B, 1), 5.0, 7.0)
+    assert [slot.action for slot in slots[:2]] == [Action(0, F, 0), Action(0, F, 1)]
+    assert slots.ends.tolist() == [slot.end for slot in slots]
+    assert bubble_fraction(slots) == bubble_fraction(list(slots))
+    assert bubble_of_span(slots) == bubble_of_span(list(slots))
+
+
+def test_a_microbatch_below_0_is_refused():
+    with pytest.raises(ScheduleError, match="there is no microbatch -1"):
+        check(Schedule("custom", 1, (0,), ((Action(0, F, -1), Action(0, B, -1)),)))
+
+
 def test_schedules_need_neither_torch_nor_tables():
     code = "import sys, labkit.schedule; print({'torch', 'numpy', 'polars'} & set(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)

@@ -21,16 +21,23 @@ def notes(trace: Trace) -> tuple[str, ...]:
     return tuple(note for note in found if note)
 
 
+def all_notes(trace: Trace) -> list[str]:
+    """What its run or file said, and what its events show, each once: what goes under every table and text."""
+    return list(dict.fromkeys((*trace.meta.notes, *notes(trace))))
+
+
 _MOST_NAMED = 8
 """Missing ranks that a note names."""
 
 
 def _missing_note(trace: Trace) -> str | None:
-    """Declared ranks without any event. A trace without events was not recorded: that is no missing rank."""
+    """Declared ranks without any event. Imported files number ranks as their job did: there the importer says it."""
     present = set(trace.events["rank"].unique().to_list())
     missing = sorted(set(range(trace.meta.num_ranks)) - present)
-    if not missing or not present:
+    if not missing or trace.meta.source == "imported":
         return None
+    if not present:
+        return "the trace holds no event, so nothing can be measured: record 'compute' and 'sync'"
     named = ", ".join(map(str, missing[:_MOST_NAMED])) + (", ..." if len(missing) > _MOST_NAMED else "")
     return (
         f"{len(missing)} of {trace.meta.num_ranks} ranks are missing from the trace ({named}): "
@@ -76,7 +83,7 @@ def _emulation_notes(trace: Trace) -> list[str]:
 
 
 def _set_ns(plan: dict[str, Any]) -> pl.Expr:
-    """The duration that the plan sets for each kind of stage event."""
+    """The duration that the plan sets for each kind of stage event on its rank."""
     pace = as_pace(plan["pace"]).of_stage(plan.get("virtual") or 1)
     seconds = {
         Kind.STAGE_FORWARD: pace.forward_s,
@@ -85,7 +92,9 @@ def _set_ns(plan: dict[str, Any]) -> pl.Expr:
         Kind.STAGE_BACKWARD_WEIGHT: pace.backward_weight_s,
     }
     set_ns = {str(kind): int(value * plan.get("time_scale", 1.0) * 1e9) for kind, value in seconds.items()}
-    return pl.col("kind").cast(pl.String).replace_strict(set_ns, return_dtype=pl.Int64)
+    own_ns = pl.col("kind").cast(pl.String).replace_strict(set_ns, return_dtype=pl.Int64)
+    slow = {int(rank): factor for rank, factor in (plan.get("slow") or {}).items()}
+    return own_ns * pl.col("rank").replace_strict(slow, default=1.0, return_dtype=pl.Float64) if slow else own_ns
 
 
 def _with_link_times(syncs: pl.DataFrame, plan: dict[str, Any]) -> pl.DataFrame:

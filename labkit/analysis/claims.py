@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from labkit.analysis.activity import WORK_KINDS
 from labkit.analysis.cause import Cause
-from labkit.analysis.matching import collective_calls, message_ends
+from labkit.analysis.matching import collective_calls, message_ends, syncs
 from labkit.analysis.stages import dependencies, phase, waiting_cause
+from labkit.analysis.steps import step_ends
+from labkit.event import STAGE_KINDS
 from labkit.trace import Trace
 
 CLAIMS = {
@@ -34,14 +35,16 @@ CLAIMS = {
     "microbatch": pl.Int32,
     "num_ranks": pl.Int64,
     "is_sent": pl.Boolean,  # only the link was missing
+    "of_step": pl.Int32,  # the step it belongs to, where it may reach into the next one
+    "event": pl.UInt32,  # the sync's row in the trace
 }
 
-_SYNC = ("op", "axis", "size_bytes", "microbatch", "num_ranks")
+_SYNC = ("op", "axis", "size_bytes", "microbatch", "num_ranks", "event")
 
 
 def sync_claims(trace: Trace) -> pl.DataFrame:
     """Claims of all collectives and messages."""
-    parts = [_split(_blocked(trace, syncs)) for syncs in (_collectives(trace), _messages(trace), _unmatched(trace))]
+    parts = [_split(_blocked(trace, calls)) for calls in (_collectives(trace), _messages(trace), _unmatched(trace))]
     return _with_phase(trace, pl.concat(parts))
 
 
@@ -74,28 +77,28 @@ def _unmatched(trace: Trace) -> pl.DataFrame:
     """Syncs of a group that the trace does not tell, or of this rank alone: nobody can be named."""
     alone = pl.col("group").list.len().fill_null(0) < 2
     is_message = pl.col("op").is_in(["send", "recv"]).fill_null(False)
-    syncs = trace.of("sync").with_row_index("sync").filter(alone & ~is_message)
+    unmatched = syncs(trace).filter(alone & ~is_message)
     nobody = pl.lit(None, dtype=pl.Int32).alias("by_rank")
     own = pl.when(pl.col("group").list.len() == 1).then("start_ns").alias("ready_ns")
     size = pl.col("group").list.len().cast(pl.Int64).alias("num_ranks")
-    return syncs.with_columns(_members().alias("members"), own, nobody, size)
+    return unmatched.with_columns(_members().alias("members"), own, nobody, size)
 
 
 def _members() -> pl.Expr:
     return pl.col("group").list.eval(pl.element().cast(pl.String)).list.join(",")
 
 
-def _blocked(trace: Trace, syncs: pl.DataFrame) -> pl.DataFrame:
+def _blocked(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     """When a rank stood in each sync: its waits; in a trace without any, the sync from issue to completion."""
     columns = ["rank", "start_ns", "end_ns", "ready_ns", "sync_end_ns", "by_rank", *_SYNC]
-    syncs = syncs.with_columns(pl.col("end_ns").alias("sync_end_ns"))
+    calls = calls.with_columns(pl.col("end_ns").alias("sync_end_ns"))
     waits = trace.of("wait")
     if waits.is_empty():
-        return syncs.select(columns)
+        return calls.select(columns)
     key = ["rank", "members", "op", "peer", "seq"]
     waits = waits.select("rank", _members().alias("members"), "op", "peer", "seq", "start_ns", "end_ns")
-    told = syncs.select(*key, "start_ns", "ready_ns", "sync_end_ns", "by_rank", "axis", "size_bytes", "microbatch",
-                        "num_ranks").sort("start_ns")  # fmt: skip
+    told = calls.select(*key, "start_ns", "ready_ns", "sync_end_ns", "by_rank", "axis", "size_bytes", "microbatch",
+                        "num_ranks", "event").sort("start_ns")  # fmt: skip
     none = [pl.col("peer").fill_null(-1), pl.col("seq").fill_null(-1), pl.col("members", "op").fill_null("")]
     joined = waits.with_columns(none).sort("start_ns").join_asof(
         told.with_columns(none), on="start_ns", by=key, strategy="backward", check_sortedness=False
@@ -117,7 +120,7 @@ def _split(blocked: pl.DataFrame) -> pl.DataFrame:
     late = blocked.with_columns(pl.coalesce("ready_ns", "start_ns").alias("start_ns"), late_cause.alias("cause"),
                                 pl.col("ready_ns").is_not_null().alias("is_sent"))  # fmt: skip
     claims = pl.concat([early, late]).filter(pl.col("end_ns") > pl.col("start_ns"))
-    return claims.select(list(CLAIMS)).cast(CLAIMS)
+    return _completed(claims)
 
 
 def _with_phase(trace: Trace, claims: pl.DataFrame) -> pl.DataFrame:
@@ -157,8 +160,7 @@ def stage_claims(trace: Trace) -> pl.DataFrame:
     early = waits.with_columns(
         pl.col("free_ns").alias("start_ns"), ready.alias("end_ns"), cause.alias("cause"), pl.lit(False).alias("is_sent")
     )
-    claims = pl.concat([early, late]).select(list(CLAIMS)).cast(CLAIMS)
-    return claims.filter(pl.col("end_ns") > pl.col("start_ns"))
+    return _completed(pl.concat([early, late]).filter(pl.col("end_ns") > pl.col("start_ns")))
 
 
 _BEFORE_ALL = -(2**62)
@@ -166,15 +168,23 @@ _BEFORE_ALL = -(2**62)
 
 
 def ending_claims(trace: Trace) -> pl.DataFrame:
-    """In a trace without step events: ranks that have ended wait for the one that ends last."""
-    work = trace.of(*WORK_KINDS)
-    if work.is_empty() or not trace.of("step").is_empty() or not trace.of("kernel").is_empty():
+    """Ranks that have ended a step wait for the last one that shares it, at most until their next stage's work.
+
+    A rank that enters its next step meanwhile and stands still there still waits for the step before to drain.
+    """
+    if (trace.meta.mesh.pp == 1 and trace.of("step").height) or trace.of("kernel").height:
         return pl.DataFrame(schema=CLAIMS)
-    ends = work.group_by("rank", "step").agg(pl.col("end_ns").max().alias("start_ns"))
-    over_step = pl.col("start_ns").max().over("step")
+    begun = trace.of(*STAGE_KINDS).sort("start_ns").select("rank", "start_ns", pl.col("start_ns").alias("begun_ns"))
+    ends = step_ends(trace).with_columns(pl.col("end_ns").alias("start_ns")).sort("start_ns")
+    ends = ends.join_asof(begun, on="start_ns", by="rank", strategy="forward", check_sortedness=False)
+    until = pl.min_horizontal("last_ns", "begun_ns")  # without a next one: until the last rank has ended
     cause = Cause.DRAIN if trace.meta.mesh.pp > 1 else Cause.STRAGGLER
-    last = pl.col("rank").sort_by("start_ns", "rank").last().over("step").alias("by_rank")
-    claims = ends.with_columns(over_step.alias("end_ns"), over_step.alias("until_ns"), last)
-    claims = claims.with_columns(pl.lit(str(cause)).alias("cause")).filter(pl.col("end_ns") > pl.col("start_ns"))
+    claims = ends.with_columns(until.alias("end_ns"), until.alias("until_ns"), pl.lit(str(cause)).alias("cause"))
+    claims = claims.with_columns(pl.col("last_rank").alias("by_rank"), pl.col("step").alias("of_step"))
+    return _completed(claims.filter(pl.col("end_ns") > pl.col("start_ns")))
+
+
+def _completed(claims: pl.DataFrame) -> pl.DataFrame:
+    """The columns of a claim; those that were not told are null."""
     absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in CLAIMS.items() if name not in claims.columns]
     return claims.with_columns(absent).select(list(CLAIMS)).cast(CLAIMS)

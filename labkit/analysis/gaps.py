@@ -3,8 +3,9 @@
 In: a Trace. Out: a table of pieces that adds up to all the time in which ranks computed nothing.
 
 A gap is time within a rank's window without work: idle and exposed sync together. Claims (what the rank waited for)
-are laid over it; where two overlap, the wait that ends first is the one the rank was in. What no claim covers was
-waiting for nobody: host overhead, or, where more ranks than cores ran and the rank used little CPU then, the cores.
+are laid over it; where two overlap, the wait that ends first is the one the rank was in, and a step that has not ended
+on all ranks of the pipeline comes before both. What no claim covers was waiting for nobody: host overhead, or, where
+more ranks than cores ran and the rank used little CPU then, the cores.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ GAPS = {
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
     "duration_ns": pl.Int64,
-    **{name: dtype for name, dtype in CLAIMS.items() if name not in ("rank", "start_ns", "end_ns", "until_ns")},
+    **{name: CLAIMS[name] for name in CLAIMS if name not in ("rank", "start_ns", "end_ns", "until_ns", "of_step")},
 }
 
 _NO_CLAIM = -1
@@ -35,8 +36,9 @@ def gaps(trace: Trace) -> pl.DataFrame:
     """All pieces of all gaps, by rank and time.
 
     Columns rank, step, start_ns, end_ns, duration_ns, cause (a `Cause`), by_rank (who was waited for), and of the sync
-    that was waited for: op, axis, size_bytes, microbatch, num_ranks, is_sent (only the link was missing);
-    null where there is none.
+    that was waited for: op, axis, size_bytes, microbatch, num_ranks, is_sent (only the link was missing), event (its
+    row in the trace); null where there is none. A rank that begins its next step early and stands still there waits
+    for the step before to drain: that piece counts with the step before.
 
     Rank 0 works from 0 to 2 and 9 to 10, its all_reduce issued at 2 is complete at 8, rank 1 came at 5: 2 to 5
     straggler by rank 1, 5 to 8 bandwidth-bound sync, 8 to 9 host overhead; 7 in all.
@@ -50,15 +52,15 @@ def gaps(trace: Trace) -> pl.DataFrame:
         claims.drop("rank", "start_ns", "end_ns", "until_ns"), on="claim", how="left", maintain_order="left"
     )
     duration = (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns")
-    return _with_host(trace, table.with_columns(duration)).select(list(GAPS)).cast(GAPS)
+    table = table.with_columns(duration, pl.coalesce("of_step", "step").alias("step"))
+    return _with_host(trace, table).select(list(GAPS)).cast(GAPS)
 
 
 def _claims(trace: Trace) -> pl.DataFrame:
     """All claims, those that win last: later ones are painted over earlier ones."""
-    ending = ending_claims(trace)
     waits = pl.concat([sync_claims(trace), stage_claims(trace)])
     waits = waits.sort(["until_ns", "start_ns"], descending=True, maintain_order=True)
-    return pl.concat([ending, waits]).with_row_index("claim").with_columns(pl.col("claim").cast(pl.Int64))
+    return pl.concat([waits, ending_claims(trace)]).with_row_index("claim").with_columns(pl.col("claim").cast(pl.Int64))
 
 
 _PIECES = {"rank": pl.Int32, "step": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "claim": pl.Int64}

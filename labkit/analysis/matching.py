@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from labkit.event import Kind
 from labkit.trace import Trace
 
 MESSAGES = ("send", "recv")
@@ -21,10 +22,15 @@ def _is_message() -> pl.Expr:
     return pl.col("op").is_in(MESSAGES).fill_null(False)
 
 
+def syncs(trace: Trace) -> pl.DataFrame:
+    """All syncs, with their row in the trace (`event`)."""
+    return trace.events.with_row_index("event").filter(pl.col("kind").cast(pl.String) == str(Kind.SYNC))
+
+
 def collective_calls(trace: Trace) -> pl.DataFrame:
     """Every rank's part in every collective of more than one rank, with the `call` it belongs to."""
     names = pl.col("group").list.eval(pl.element().cast(pl.String)).list.join(",").alias("members")
-    calls = trace.of("sync").with_row_index("sync").filter(~_is_message() & (pl.col("group").list.len() > 1))
+    calls = syncs(trace).filter(~_is_message() & (pl.col("group").list.len() > 1))
     calls = calls.with_columns(names, pl.col("op").fill_null("sync"))
     key = ("members", "op", "seq")
     nth = pl.int_range(pl.len(), dtype=pl.Int64).over("rank", *key).alias("nth")
@@ -60,7 +66,7 @@ def collectives(trace: Trace) -> pl.DataFrame:
 def message_ends(trace: Trace) -> pl.DataFrame:
     """Every send and recv, with sender and receiver, and `nth` of this pair and number."""
     is_send = pl.col("op") == "send"
-    ends = trace.of("sync").with_row_index("sync").filter(_is_message()).with_columns(
+    ends = syncs(trace).filter(_is_message()).with_columns(
         pl.when(is_send).then("rank").otherwise("peer").alias("sender"),
         pl.when(is_send).then("peer").otherwise("rank").alias("receiver"),
     )  # fmt: skip
@@ -111,13 +117,13 @@ def unmatched_syncs(trace: Trace) -> pl.DataFrame:
 
     Collectives match by (group, sequence number), messages by (sender, receiver, sequence number). Empty if all do.
     """
-    syncs = trace.of("sync")
+    all_syncs = trace.of("sync")
     is_message = pl.col("op").is_in(["send", "recv"])
-    collectives = syncs.filter(~is_message).with_columns(pl.len().over("group", "seq", "op").alias("found"))
+    collectives = all_syncs.filter(~is_message).with_columns(pl.len().over("group", "seq", "op").alias("found"))
     lonely = collectives.filter(pl.col("found") % pl.col("group").list.len() != 0).drop("found")
     sender = pl.when(pl.col("op") == "send").then("rank").otherwise("peer")
     receiver = pl.when(pl.col("op") == "send").then("peer").otherwise("rank")
-    messages = syncs.filter(is_message).with_columns(sender.alias("from"), receiver.alias("to"))
+    messages = all_syncs.filter(is_message).with_columns(sender.alias("from"), receiver.alias("to"))
     pair = ("group", "from", "to", "seq")
     odd = messages.filter((pl.len().over(pair) % 2 != 0) | (pl.col("op").n_unique().over(pair) != 2))
     return pl.concat([lonely, odd.drop("from", "to")])

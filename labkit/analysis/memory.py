@@ -37,3 +37,9 @@ def memory_peaks(trace: Trace) -> dict[int, int]:
     held = trace.events.with_columns(pl.sum_horizontal([pl.col(name).fill_null(0) for name in HELD]).alias("held"))
     table = held.group_by("rank").agg(pl.col("held").max()).sort("rank")
     return dict(zip(table["rank"], table["held"], strict=True))
+
+
+def most_held(trace: Trace) -> dict[str, int]:
+    """Most bytes of each kind that any rank held, by the names in `HELD`. The four maxima need not fall together."""
+    most = trace.events.select(pl.col(name).max().fill_null(0) for name in HELD)
+    return {name: int(most[name].item()) for name in HELD}

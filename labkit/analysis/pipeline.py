@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from labkit.analysis.steps import pipeline_of
 from labkit.event import STAGE_KINDS
 from labkit.trace import Trace
 
@@ -38,14 +39,12 @@ def bubble(trace: Trace) -> Bubble | None:
 
 def _pipeline_steps(trace: Trace) -> pl.DataFrame:
     """One row per step and pipeline (replica and tensor parallel position): window, work and ranks."""
-    mesh = trace.meta.mesh
-    pipeline = {rank: i for i, group in enumerate(mesh.groups("pp")) for rank in group}
-    work = trace.of(*STAGE_KINDS).with_columns(
-        pl.col("rank").replace_strict(pipeline, default=-1).alias("pipeline"),
-        (pl.col("end_ns") - pl.col("start_ns")).alias("busy_ns"),
-    )
+    work = trace.of(*STAGE_KINDS).with_columns(pipeline_of(trace)).sort("start_ns")
+    reached = pl.col("end_ns").cum_max().shift(1).over("rank", "step")  # spans that overlap are busy once
+    busy = (pl.col("end_ns") - pl.max_horizontal("start_ns", reached)).clip(0).alias("busy_ns")
     return (
-        work.group_by("step", "pipeline")
+        work.with_columns(busy)
+        .group_by("step", "pipeline")
         .agg(
             (pl.col("end_ns").max() - pl.col("start_ns").min()).alias("window_ns"),
             pl.col("busy_ns").sum(),

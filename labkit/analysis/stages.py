@@ -11,6 +11,7 @@ from __future__ import annotations
 import polars as pl
 
 from labkit.analysis.cause import Cause
+from labkit.analysis.steps import pipeline_of
 from labkit.event import STAGE_KINDS, Kind
 from labkit.trace import Trace
 
@@ -29,12 +30,7 @@ def stage_work(trace: Trace) -> pl.DataFrame:
     `is_first` (of its kind on stage and step), `is_draining` (no forward left), `is_outworked` (in this step some rank
     of the pipeline works longer than this one).
     """
-    mesh = trace.meta.mesh
-    pipeline = {rank: i for i, group in enumerate(mesh.groups("pp")) for rank in group}
-    work = trace.of(*STAGE_KINDS).with_columns(
-        pl.col("kind").cast(pl.String),
-        pl.col("rank").replace_strict(pipeline, default=-1, return_dtype=pl.Int64).alias("pipeline"),
-    )
+    work = trace.of(*STAGE_KINDS).with_columns(pl.col("kind").cast(pl.String), pipeline_of(trace))
     is_forward = pl.col("kind") == _FORWARD
     begins, last = pl.col("start_ns"), pl.col("start_ns").filter(is_forward).max().over("rank", "step")
     first = begins == begins.min().over("rank", "step", "stage", is_forward)
@@ -52,7 +48,7 @@ def waiting_cause(waited_ns: pl.Expr, message_ns: int, num_ranks: int) -> pl.Exp
     """The cause of waiting before a piece of stage work, from its flags; null flags: no work is left.
 
     In the steady part a rank that nobody outworks waits for no slow stage: if its wait is no longer than the messages
-    of all ranks there and back (each at most `message_ns`), it is these that are late.
+    of all ranks there and back (each at most `message_ns`), it is these that are late; else it is the order of work.
     """
     by_messages = ~pl.col("is_outworked") & (waited_ns <= 2 * num_ranks * message_ns)
     return (
@@ -62,36 +58,20 @@ def waiting_cause(waited_ns: pl.Expr, message_ns: int, num_ranks: int) -> pl.Exp
         .then(pl.lit(str(Cause.DRAIN)))
         .when(by_messages.fill_null(False))
         .then(pl.lit(str(Cause.LATE_P2P)))
-        .otherwise(pl.lit(str(Cause.SLOW_STAGE)))
+        .when(pl.col("is_outworked"))
+        .then(pl.lit(str(Cause.SLOW_STAGE)))
+        .otherwise(pl.lit(str(Cause.ORDER)))
     )
 
 
 def phase(trace: Trace, claims: pl.DataFrame, message_ns: int) -> pl.DataFrame:
-    """The claims with `cause` by the phase of the rank: what it does after the wait. Leading waits may be cut in two.
-
-    A rank that has ended its step waits in the next one for the ranks that have not: until the pipeline's work of the
-    step before has ended, that is drain, and only then warm-up.
-    """
-    work = stage_work(trace)
-    following = work.select("rank", "start_ns", "step", "pipeline", "is_first", "is_draining", "is_forward",
-                            "is_outworked")  # fmt: skip
+    """The claims with `cause` by the phase of the rank: what it does after the wait."""
+    following = stage_work(trace).select("rank", "start_ns", "is_first", "is_draining", "is_outworked")
     waits = claims.sort("start_ns", maintain_order=True).join_asof(
         following, on="start_ns", by="rank", strategy="forward", check_sortedness=False
     )  # fmt: skip
-    ends = work.group_by("pipeline", pl.col("step") + 1).agg(pl.col("end_ns").max().alias("drained_ns"))
-    cause = waiting_cause(pl.col("end_ns") - pl.col("start_ns"), message_ns, trace.meta.mesh.pp)
-    waits = waits.with_columns(cause.alias("cause")).join(ends, on=["pipeline", "step"], how="left")
-    is_leading = pl.col("is_first") & pl.col("is_forward") & (pl.col("drained_ns") > pl.col("start_ns"))
-    return _cut_leading(waits, is_leading.fill_null(False))
-
-
-def _cut_leading(waits: pl.DataFrame, is_leading: pl.Expr) -> pl.DataFrame:
-    drained = pl.min_horizontal("end_ns", "drained_ns")
-    leading = waits.filter(is_leading)
-    before = leading.with_columns(drained.alias("end_ns"), pl.lit(str(Cause.DRAIN)).alias("cause"))
-    after = leading.with_columns(drained.alias("start_ns"))
-    table = pl.concat([waits.filter(~is_leading), before, after])
-    return table.filter(pl.col("end_ns") > pl.col("start_ns"))
+    waited_ns = pl.col("end_ns") - pl.col("start_ns")
+    return waits.with_columns(waiting_cause(waited_ns, message_ns, trace.meta.mesh.pp).alias("cause"))
 
 
 def dependencies(trace: Trace) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from labkit.cli import analyze, look, predict, replay, run
+from labkit.cli import analyze, export, look, own_runs, predict, replay, run
 
 app = typer.Typer(
     help="See distributed training happen, from real runs.",
@@ -18,10 +18,12 @@ app.command()(look.show)
 app.command()(analyze.analyze)
 app.command()(analyze.explain)
 app.command("import")(analyze.import_)
+app.command()(export.export)
 app.command()(replay.schedule)
 app.command()(replay.replay)
 app.command()(predict.predict)
 app.command()(predict.scorecard)
+app.command()(own_runs.own_runs)
 app.command()(predict.calibrate)
 app.command()(look.merge)
 app.command()(look.doctor)

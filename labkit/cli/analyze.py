@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from labkit.cli.common import check_out, errors, flag, save
+from labkit.opening import open_trace
 
 if TYPE_CHECKING:
     from labkit.trace import Trace
@@ -24,7 +24,7 @@ Json = Annotated[bool, flag("Print one JSON object.", "--json")]
 def analyze(files: Files, rank: Ranks = None, as_json: Json = False) -> None:
     """Say where each rank's time went: computing, syncing, idle."""
     with errors():
-        trace = _open(files, rank)
+        trace = open_trace(files, rank)
         found = _analysis(trace)
         print(json.dumps(found) if as_json else _analysis_text(trace, found))
 
@@ -32,14 +32,14 @@ def analyze(files: Files, rank: Ranks = None, as_json: Json = False) -> None:
 def explain(files: Files, rank: Ranks = None, as_json: Json = False) -> None:
     """Say why each rank stood still, and for how long."""
     with errors():
-        from labkit import explain
+        from labkit import analysis, explain
 
-        trace = _open(files, rank)
+        trace = open_trace(files, rank)
         if not as_json:
             print(explain.describe(trace))
             return
         gaps, causes = explain.explain(trace).to_dicts(), explain.summary(trace).to_dicts()
-        notes = _notes(trace)
+        notes = analysis.all_notes(trace)
         print(json.dumps({"kind": trace.meta.source, "gaps": gaps, "causes": causes, "notes": notes}))
 
 
@@ -58,32 +58,6 @@ def import_(
         save(trace, out)
 
 
-def _open(files: Sequence[Path], ranks: Sequence[int] | None) -> Trace:
-    """The labkit trace, or the trace of the profiler files."""
-    from labkit import kineto
-    from labkit.trace import load
-
-    traces = [file for file in files if _is_parquet(file)]
-    if not traces:
-        return kineto.read(files, ranks=ranks)
-    if len(files) > 1 or ranks:
-        raise ValueError(f"{traces[0]} is a labkit trace, which holds all its ranks: give it alone and without --rank")
-    return load(traces[0])
-
-
-def _is_parquet(path: Path) -> bool:
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: give a labkit trace (.parquet) or a profiler's .json or .json.gz")
-    with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
-
-
-def _notes(trace: Trace) -> list[str]:
-    from labkit import analysis
-
-    return list(dict.fromkeys((*trace.meta.notes, *analysis.notes(trace))))
-
-
 def _analysis(trace: Trace) -> dict[str, Any]:
     from labkit import analysis
 
@@ -94,7 +68,7 @@ def _analysis(trace: Trace) -> dict[str, Any]:
         "bubble_fraction": bubble.of_total if bubble else None,
         "bubble_of_ideal": bubble.of_ideal if bubble else None,
         "stragglers": analysis.stragglers(trace).to_dicts(),
-        "notes": _notes(trace),
+        "notes": analysis.all_notes(trace),
     }
 
 

@@ -50,9 +50,21 @@ def lab(
     port: Annotated[int, flag("Port on this machine (first free from 8866).")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     notebooks: Annotated[Path | None, flag("Folder of dashboards (the project's own).")] = None,
+    seats: Annotated[int | None, flag("Ranks at work at once, of all visitors; later runs wait in line.")] = None,
+    run_limit: Annotated[str, flag("Longest time of one run, e.g. 60s.")] = "",
+    memory: Annotated[str, flag("Most memory of one run's ranks together, e.g. 2GB.")] = "",
+    idle: Annotated[str, flag("How long a visitor's ranks stay warm after a run, e.g. 30s.")] = "",
 ) -> None:
-    """Open the dashboards in the browser."""
+    """Open the dashboards in the browser. For a class on one machine, set --seats and the other limits."""
     with errors():
+        from labkit.quantity import num_bytes, seconds
+        from labkit.seats import Limits
         from labkit.serve import serve
 
-        serve(notebooks, port=port, open_browser=browser)
+        given = Limits(
+            seats,
+            seconds(run_limit) if run_limit else None,
+            num_bytes(memory) if memory else None,
+            seconds(idle) if idle else None,
+        )
+        serve(notebooks, port=port, open_browser=browser, allowed=given)

@@ -82,17 +82,37 @@ def scorecard(
 
 def calibrate(
     out: Annotated[Path, flag("The cluster's JSON file to write.")] = Path("machine.json"),
+    tables: Annotated[
+        Path | None, flag("Instead, fit preset a100 again to the measured tables in this folder, and compare.")
+    ] = None,
     as_json: Annotated[bool, flag("Print the cluster as JSON.", "--json")] = False,
 ) -> None:
     """Measure this machine's link, matrix products and memory, and write them as a cluster."""
     with errors():
-        from labkit.calibrate import calibrate as measure
         from labkit.cluster import save as save_cluster
 
         check_out(out)
-        found = measure()
+        found, words = _fitted(tables) if tables else _measured()
         save_cluster(found, out)
-        print(out.read_text(encoding="utf-8") if as_json else f"{found}\nsaved to {out}: use it as --cluster {out}")
+        print(out.read_text(encoding="utf-8") if as_json else f"{words}\nsaved to {out}: use it as --cluster {out}")
+
+
+def _measured() -> tuple[Cluster, str]:
+    from labkit.calibrate import calibrate as measure
+
+    found = measure()
+    return found, str(found)
+
+
+def _fitted(folder: Path) -> tuple[Cluster, str]:
+    """Preset a100 fitted again, and its constants beside those of the preset."""
+    from labkit.cluster import PRESETS
+    from labkit.predict import fit
+
+    found = fit.fit_preset(folder)
+    pairs = zip(fit.CONSTANTS, fit.constants_of(PRESETS["a100"]), fit.constants_of(found), strict=True)
+    lines = [f"  {name:20} {preset:10.4g} {fitted:10.4g}" for name, preset, fitted in pairs]
+    return found, "\n".join([f"{'':22} {'preset':>10} {'fitted':>10}", *lines])
 
 
 def _cluster(name: str, links: list[str]) -> Cluster:
@@ -186,7 +206,7 @@ def _words(found: Prediction) -> str:
         f"  {found.hardware_tflops_per_gpu:.4g} TFLOP/s per GPU with recomputation ({found.hfu:.1%} of peak), "
         f"{found.model_tflops_per_gpu:.4g} without ({found.mfu:.1%})",
         f"  memory {memory.total_bytes / 1e9:.4g} GB on the fullest rank: "
-        f"parameters {memory.parameter_bytes / 1e9:.3g}, gradients {memory.gradient_bytes / 1e9:.3g}, "
+        f"parameters {memory.param_bytes / 1e9:.3g}, gradients {memory.grad_bytes / 1e9:.3g}, "
         f"optimizer {memory.optimizer_bytes / 1e9:.3g}, activations {memory.activation_bytes / 1e9:.3g}",
         f"  {'fits' if found.fits else 'does not fit: ' + memory_advice(found.training, found.cluster)}",
     ]

@@ -13,7 +13,9 @@ from labkit.quantity import seconds
 
 def run(
     plan: Annotated[Path | None, flag("A plan's JSON file; flags given beside it win.")] = None,
-    task: Annotated[str | None, flag("digits, digits_cnn or chars.")] = None,
+    task: Annotated[
+        str | None, flag("digits, digits_cnn, chars, or your own: file.py:function, which returns own_task(...).")
+    ] = None,
     layers: Annotated[int | None, flag("Equal layers of the model (4).")] = None,
     width: Annotated[int | None, flag("Features between layers (64).")] = None,
     heads: Annotated[int | None, flag("Attention heads of chars (4).")] = None,
@@ -62,11 +64,12 @@ def run(
     with errors():
         from labkit import lab, report
 
+        own = _own_task(given)
         checked = _plan(plan, given)
         check_out(out)
         options = {"on_progress": None if as_json else _show_progress, "hang_after_s": seconds(hang_after)}
         try:
-            trace = lab.run(checked, verify=verify, **options)
+            trace = lab.run(checked, task=own, verify=verify, **options)
         except lab.RunError as error:
             if out is not None:
                 save(error.trace, out)
@@ -74,6 +77,17 @@ def run(
         print(json.dumps(report.summary(trace)) if as_json else report.describe(trace))
         if out is not None:
             save(trace, out, quiet=as_json)
+
+
+def _own_task(given: dict[str, Any]) -> Any:
+    """The task that --task file.py:function makes; the plan gets its number of layers."""
+    if ":" not in given.get("task", ""):
+        return None
+    from labkit.engine.own import load_task
+
+    task = load_task(given["task"])
+    given |= {"task": "own", "layers": given.get("layers", len(task.names))}
+    return task
 
 
 def _plan(path: Path | None, given: dict[str, Any]) -> Any:

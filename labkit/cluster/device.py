@@ -39,6 +39,10 @@ class Device:
     memory_bandwidth_bytes_s: float
     memory_efficiency: float = 0.8
     """Share of the memory bandwidth that a pass over a large tensor reaches."""
+    forward_stretch: float = 2.0
+    """How much slower than streaming a layer's forward passes over memory are: random numbers, what is not counted."""
+    backward_stretch: float = 1.2
+    """The same of its backward passes, which make no random numbers."""
     launch_s: float = 0.0
     """Host time to launch one kernel. Work of a layer takes no less than its kernels times this."""
     cpu_memory_bytes: float | None = None
@@ -53,7 +57,7 @@ class Device:
                 f"device {self.name!r} has no peak_flops_s: give FLOP/s by dtype, e.g. {{'bfloat16': 312e12}}"
             )
         rates = {f"peak_flops_s[{dtype}]": rate for dtype, rate in self.peak_flops_s.items()}
-        for name in ("half_depth", "num_units", "memory_bytes", "memory_bandwidth_bytes_s"):
+        for name in _ABOVE_0:
             rates[name] = getattr(self, name)
         for name, value in rates.items():
             _check(self.name, name, value, 0, math.inf)
@@ -87,6 +91,11 @@ class Device:
     def stream_s(self, size_bytes: float) -> float:
         """Seconds to read or write `size_bytes` of device memory."""
         return size_bytes / (self.memory_bandwidth_bytes_s * self.memory_efficiency)
+
+
+_ABOVE_0 = (
+    "half_depth", "num_units", "memory_bytes", "memory_bandwidth_bytes_s", "forward_stretch", "backward_stretch"
+)  # fmt: skip
 
 
 def _check(device: str, name: str, value: object, low: float, high: float) -> None:

@@ -18,10 +18,10 @@ from labkit.link import PRESETS as LINKS
 from labkit.link import Link
 
 _FIT = (
-    "fitted on A100, six constants at once (matmul_efficiency, half_depth, launch_s, message_overhead_s, and the "
-    "stretch of forward and backward passes in costs.layer), to two handed sources with equal weight: forward, "
-    "backward and weight times of Zero Bubble (arXiv 2401.10241), Table 9, two models (left: 0 to 3.6 % off), and "
-    "a tenth of vTrain's single-node iterations (left: 9.2 % mean; fitted to half of them, the other half is 9.4 % off)"
+    "fitted on A100 by labkit.predict.fit, six constants at once (matmul_efficiency, half_depth, forward_stretch, "
+    "backward_stretch, launch_s, message_overhead_s), to two handed sources with equal weight: forward, backward and "
+    "weight times of Zero Bubble (arXiv 2401.10241), Table 9, two models (left: 0.1% to 3.9% off), and a tenth of "
+    "vTrain's single-node iterations (left: 8.2% mean; fitted to either half of them, the other half is 8.4% off)"
 )
 _LIKE_A100 = "carried over from the A100, not measured"
 _LINE_SHARE = "assumed: collectives and messages reach 85 % of the line rate"
@@ -29,13 +29,15 @@ _LINE_SHARE = "assumed: collectives and messages reach 85 % of the line rate"
 A100_DEVICE = Device(
     name="A100-80GB",
     peak_flops_s={"float16": 312e12, "bfloat16": 312e12, "float32": 19.5e12, "float64": 9.7e12},
-    matmul_efficiency=0.914,
-    half_depth=206,
+    matmul_efficiency=0.9190,
+    half_depth=177.8,
     num_units=108,
     memory_bytes=80e9,
     memory_bandwidth_bytes_s=2039e9,
     memory_efficiency=0.85,
-    launch_s=39.6e-6,
+    forward_stretch=1.973,
+    backward_stretch=1.172,
+    launch_s=38.48e-6,
     sources={
         "peak_flops_s": "NVIDIA A100 data sheet, dense tensor cores (float32: no TF32)",
         "num_units": "NVIDIA A100 white paper: 108 streaming multiprocessors",
@@ -44,6 +46,8 @@ A100_DEVICE = Device(
         "matmul_efficiency": _FIT,
         "half_depth": _FIT,
         "memory_efficiency": "a round figure for streaming kernels",
+        "forward_stretch": _FIT,
+        "backward_stretch": _FIT,
         "launch_s": _FIT,
     },
 )
@@ -60,39 +64,39 @@ A100_ALL_REDUCE = {
     2: _curve(
         20,
         (
-            1, 2, 3, 30, 70, 93, 107, 123,
-            188, 216, 249, 287, 381, 581, 889, 1024,
+            1, 2, 3, 4, 5, 6, 7, 8,
+            43, 92, 102, 220, 306, 591, 822, 1024,
         ),
         (
-            44.7, 52.3, 55.3, 217.5, 440.6, 561.7, 651.2, 735.7,
-            1088.9, 1251.5, 1419.4, 1630.3, 2134.2, 3194.5, 4781.5, 5456.6,
+            44.2, 53.4, 56.3, 61.2, 69.9, 72.7, 84.2, 86.8,
+            292.4, 557.1, 622.0, 1266.8, 1734.1, 3248.2, 4437.2, 5460.4,
         ),
     ),
     4: _curve(
         25,
         (
-            1, 2, 8, 12, 13, 15, 23, 26,
-            30, 93, 123, 381, 505, 581, 670, 1024,
+            1, 2, 4, 5, 6, 9, 10, 12,
+            13, 20, 28, 31, 102, 425, 822, 1024,
         ),
         (
-            52.1, 55.8, 115.6, 138.2, 160.3, 173.1, 214.6, 257.0,
-            272.6, 760.4, 974.6, 2817.5, 3672.1, 4221.1, 4824.2, 7272.0,
+            51.4, 55.4, 76.6, 84.0, 104.3, 121.2, 132.0, 138.4,
+            164.5, 198.2, 267.3, 280.1, 825.3, 3127.5, 5878.1, 7267.1,
         ),
     ),
     8: _curve(
         40,
         (
-            1, 2, 5, 9, 10, 20, 23, 142,
-            163, 216, 287, 505, 670, 771, 889, 1024,
+            1, 5, 11, 20, 31, 43, 53, 66,
+            74, 82, 158, 274, 591, 660, 822, 1024,
         ),
         (
-            92.5, 92.8, 96.0, 142.8, 155.6, 269.4, 277.3, 1236.8,
-            1455.0, 1886.6, 2456.8, 4125.6, 5409.8, 6245.8, 7165.9, 8196.8,
+            92.1, 96.4, 168.3, 268.0, 350.3, 404.7, 536.1, 586.5,
+            701.1, 738.3, 1399.2, 2345.9, 4796.9, 5330.3, 6658.1, 8193.3,
         ),
     ),
 }
 # fmt: on
-"""All-reduce within a node of A100s by number of ranks."""
+"""All-reduce within a node of A100s by number of ranks; `labkit.predict.fit` finds the same points."""
 
 _A100 = Cluster(
     name="a100",
@@ -103,7 +107,7 @@ _A100 = Cluster(
     all_reduce_curves=A100_ALL_REDUCE,
     within_efficiency=0.85,
     between_efficiency=0.85,
-    message_overhead_s=0.32e-3,
+    message_overhead_s=0.7812e-3,
     sources={
         "message_overhead_s": _FIT,
         "within": LINKS["nvlink3"].source,
@@ -122,6 +126,8 @@ _H100_DEVICE = Device(
     memory_bytes=80e9,
     memory_bandwidth_bytes_s=3350e9,
     memory_efficiency=A100_DEVICE.memory_efficiency,
+    forward_stretch=A100_DEVICE.forward_stretch,
+    backward_stretch=A100_DEVICE.backward_stretch,
     launch_s=A100_DEVICE.launch_s,
     sources={
         "peak_flops_s": "NVIDIA H100 SXM data sheet, dense",
@@ -131,6 +137,8 @@ _H100_DEVICE = Device(
         "matmul_efficiency": _LIKE_A100,
         "half_depth": _LIKE_A100,
         "memory_efficiency": _LIKE_A100,
+        "forward_stretch": _LIKE_A100,
+        "backward_stretch": _LIKE_A100,
         "launch_s": _LIKE_A100,
     },
 )

@@ -41,18 +41,15 @@ class Passes:
     whole: float
     cut: float
     scores: float
-    stretch: float
-    """How much slower than plain streaming they are (random numbers, reductions, passes not counted). Fitted on A100,
-    together with the constants of cluster.presets that say so."""
 
 
-FORWARD_PASSES = Passes(whole=11, cut=16, scores=4.5, stretch=2.26)
+FORWARD_PASSES = Passes(whole=11, cut=16, scores=4.5)
 """whole: two norms 2 x 2, two bias + dropout + residual 2 x 3.5. cut: q, k, v laid out anew 6, context 2, bias + GELU
 on 4 h 8. scores: softmax 2, dropout 2.5."""
-BACKWARD_PASSES = Passes(whole=21, cut=27, scores=5.5, stretch=1.23)
+BACKWARD_PASSES = Passes(whole=21, cut=27, scores=5.5)
 """whole: norms 2 x 4, dropout and residual 2 x 5.5, bias gradients 2. cut: GELU 12, layouts 8, bias gradients 7.
 scores: softmax 3, dropout 2.5."""
-CORE_PASSES = Passes(whole=0, cut=0, scores=4.5, stretch=2.26)
+CORE_PASSES = Passes(whole=0, cut=0, scores=4.5)
 """What selective recomputation does again."""
 
 FORWARD_KERNELS = 20
@@ -85,8 +82,8 @@ def head_product(model: Model, microbatch: int, tp: int) -> Product:
 
 
 def pass_bytes(passes: Passes, model: Model, microbatch: int, tp: int, *, sequence_parallel: bool = False) -> float:
-    """Bytes that take as long to stream as `passes` take on one rank. Sequence parallelism cuts `whole` too."""
+    """Bytes that `passes` move on one rank. Sequence parallelism cuts `whole` too."""
     unit = 2.0 * microbatch * model.sequence * model.hidden
     scores = 2.0 * microbatch * model.heads * model.sequence**2 / tp
     whole = passes.whole / tp if sequence_parallel else passes.whole
-    return passes.stretch * ((whole + passes.cut / tp) * unit + passes.scores * scores)
+    return (whole + passes.cut / tp) * unit + passes.scores * scores

@@ -16,8 +16,8 @@ from labkit.costs.training import ADAM_STATE_BYTES, Training
 class Memory:
     """Bytes of one rank on its device; `cpu_bytes` are those that offload moved to CPU memory."""
 
-    parameter_bytes: float
-    gradient_bytes: float
+    param_bytes: float
+    grad_bytes: float
     optimizer_bytes: float
     activation_bytes: float
     cpu_bytes: float = 0.0
@@ -25,7 +25,7 @@ class Memory:
     @property
     def state_bytes(self) -> float:
         """Parameters, gradients and optimizer state."""
-        return self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
+        return self.param_bytes + self.grad_bytes + self.optimizer_bytes
 
     @property
     def total_bytes(self) -> float:

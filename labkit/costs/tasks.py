@@ -33,8 +33,8 @@ _ELEMENT_BYTES = {"float32": 4, "float64": 8, "bfloat16": 2}
 class TaskMemory:
     """Most bytes one rank holds of each kind."""
 
-    parameter_bytes: int
-    gradient_bytes: int
+    param_bytes: int
+    grad_bytes: int
     optimizer_bytes: int
     activation_bytes: int
 

@@ -7,6 +7,7 @@ models that are too big to run here; the words are the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from labkit import schedule
 from labkit.costs.model import Model
@@ -73,7 +74,7 @@ class Training:
     def num_stages(self) -> int:
         return self.pp * self.virtual
 
-    @property
+    @cached_property
     def layers_per_rank(self) -> tuple[int, ...]:
         """Layers of each pipeline rank; where they do not divide, the middle ranks hold one more."""
         few, more = divmod(self.model.layers, self.pp)

@@ -17,8 +17,12 @@ _LISTS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 def layers_of(root: nn.Module) -> list[tuple[str, nn.Module]]:
     """(name, module) of every layer. A model without children is its own only layer, named after its class.
 
+    A compiled model is one layer: what torch made of it has no modules any more.
+
     GPT(embed, blocks=ModuleList([Block, Block]), head) -> embed, blocks.0, blocks.1, head
     """
+    if _is_compiled(root):
+        return [(type(root._orig_mod).__name__.lower(), root)]
     root = root.module if isinstance(root, DistributedDataParallel) else root
     return list(_inside("", root)) or [(type(root).__name__.lower(), root)]
 
@@ -27,10 +31,15 @@ def _inside(prefix: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """A list's elements are layers; beside lists, a child that holds a list of blocks is a model in a model."""
     for name, child in module.named_children():
         path = f"{prefix}.{name}" if prefix else name
-        if not isinstance(module, _LISTS) and (isinstance(child, _LISTS) or _holds_blocks(child)):
+        is_list = isinstance(child, _LISTS) or (_holds_blocks(child) and not _is_compiled(child))
+        if is_list and not isinstance(module, _LISTS):
             yield from _inside(path, child)
         else:
             yield path, child
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return hasattr(module, "_orig_mod")  # by its mark: its class would load torch's compiler
 
 
 def _holds_blocks(module: nn.Module) -> bool:

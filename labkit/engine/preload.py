@@ -19,12 +19,13 @@ import torch.distributed.pipelining
 import torch.distributed.tensor.parallel
 import torch.nn.parallel
 
+from labkit.digits import digits
 from labkit.engine import data, worker  # noqa: F401
 
 torch.set_num_threads(1)
 atexit.register(os._exit, 0)  # the server has nothing to tidy up, and taking torch apart takes a second
 with contextlib.suppress(ModuleNotFoundError):
-    data.digits()
+    digits()
 data.text()
 gc.collect()
 gc.freeze()  # ranks then need not look at any of this again, nor copy its pages by looking

@@ -2,7 +2,7 @@
 
 In: a pipe to the parent, a lifeline, a log file, the shared board. Out: messages (word, payload): "ready" with the
 port of rank 0's store, "layers" with their names, "step" with progress and what was recorded, "done" with the
-Outcome, "error" with a traceback.
+Outcome, "error" with a traceback, before it "part" with what was recorded last.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ class _Reports:
         self._pipe.send(("layers", layers))
 
     def joined(self) -> None: ...
+
+    def fails(self, part: Part | None) -> None:
+        if part is not None:
+            self._pipe.send(("part", encode_part(part)))
 
     def step_done(self, steps: int, part: Part | None) -> None:
         self._pipe.send(("step", (steps, encode_part(part) if part is not None else b"")))

@@ -17,6 +17,7 @@ import contextlib
 import inspect
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,9 @@ from labkit.part import RankFile, encode_part
 RECORDABLE = ("gloo", "nccl", "undefined")  # undefined: torch chooses, gloo or NCCL
 MAX_EVENTS = 1_000_000
 
+_ONE_AT_A_TIME = threading.Lock()
+"""A block changes torch for the whole process, so there can be one."""
+
 
 @contextlib.contextmanager
 def record(
@@ -58,7 +62,7 @@ def record(
 
     Open it before `init_process_group` (or `init_device_mesh`). dp, tp, pp: the degrees of your mesh, tp varying
     fastest, so that syncs are named by their axis; without them all ranks count as replicas, which the trace notes.
-    Raises RuntimeError where it cannot see what happens, ValueError for degrees below 1.
+    Raises RuntimeError where it cannot see what happens, or inside another such block, ValueError for degrees below 1.
     """
     degrees = {axis: size for axis, size in (("pp", pp), ("dp", dp), ("tp", tp)) if size is not None}
     for axis, size in degrees.items():
@@ -69,15 +73,20 @@ def record(
             "torch.distributed is initialised already, and groups made before cannot be seen: open labkit.record "
             "before init_process_group and init_device_mesh"
         )
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    script = _Script(max_events)
-    with script.watching():
-        try:
-            yield
-            script.read_clock()
-        finally:
-            script.save(folder, degrees)
+    if not _ONE_AT_A_TIME.acquire(blocking=False):
+        raise RuntimeError("labkit.record is open already, and records all that happens inside it: leave this one out")
+    try:
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        script = _Script(max_events)
+        with script.watching():
+            try:
+                yield
+                script.read_clock()
+            finally:
+                script.save(folder, degrees)
+    finally:
+        _ONE_AT_A_TIME.release()
 
 
 class _Script:
@@ -142,7 +151,7 @@ class _Script:
         return made
 
     def _call_begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self._running is not None or self._in_chunk:
+        if torch.compiler.is_compiling() or self._running is not None or self._in_chunk:
             return
         self._running = module
         if not torch.is_grad_enabled() or id(module) in self._stage_models:
@@ -158,7 +167,7 @@ class _Script:
             self._tracer.begin_layer(module, args)  # its own hooks take effect only with the next call
 
     def _call_ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self._running is not module:
+        if torch.compiler.is_compiling() or self._running is not module:
             return
         self._running, self._recorder.spans = None, True
         if self._work is not None:
@@ -257,7 +266,7 @@ class ScriptTracer(Tracer):
 
     def begin_layer(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         """A model that is its own only layer, and whose call is already open."""
-        self._forward_begins(self.recorder.layers(type(module).__name__.lower()), module, args)
+        self._forward_begins(self.recorder.layers(layers_of(module)[0][0]), module, args)
 
     def _forward_ends(self, code: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         tensor = next(_tensors(output), None)

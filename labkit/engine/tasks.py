@@ -1,12 +1,12 @@
 """What is trained: models as ordered, named layers, their data and their loss.
 
-In: a Plan. Out: a `Task`. A user's own task is the same dataclass, built from their own modules. Layers are built one
-by one from (seed, position), so a rank that holds layers 4 to 7 gets the very weights the serial run has there.
+In: a Plan. Out: a `Task`. A user's own task is the same dataclass, built from their own modules (`own`).
+Layers are built one by one from (seed, position), so a rank that holds layers 4 to 7 gets the very weights the serial
+run has there.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from labkit.digits import digits
 from labkit.engine import data
+from labkit.engine.trial import try_layers, why_not_cut
 from labkit.plan import Plan, PlanError
 
 Cut = str
@@ -41,59 +43,36 @@ class Task:
     sequence_parallel: Callable[[Sequence[str]], dict[str, str]] | None = None
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that does not fit these layers."""
+        """Refuse a plan that does not fit these layers, and layers that do not fit each other."""
         if len(self.names) != plan.layers:
             raise PlanError(
                 f"plan.layers is {plan.layers}, but the task has {len(self.names)} layers "
                 f"({', '.join(self.names)}): set layers={len(self.names)}"
             )
-        if plan.tp > 1 and not any(cuttable_linears(self.build(i), plan.tp) for i in range(len(self.names))):
+        modules = {name: self.build(i).to(getattr(torch, plan.dtype)) for i, name in enumerate(self.names)}
+        if plan.tp > 1 and not any(cuttable_linears(module, plan.tp) for module in modules.values()):
             raise PlanError(
-                f"tp {plan.tp}: no linear layer whose outputs divide by {plan.tp} in {', '.join(self.names)}: "
+                f"tp {plan.tp}: no linear layer whose outputs divide by {plan.tp} in {why_not_cut(modules, plan.tp)}: "
                 f"use dp or pp for this model, or another tp"
             )
+        self._try(modules, plan)
+
+    def _try(self, modules: Mapping[str, nn.Module], plan: Plan) -> None:
+        size = plan.replica_batch // plan.microbatches
+        try:
+            x, target = self.batch(sample_order(plan, self, 0)[:size])
+            given = (len(x), len(target))
+        except Exception:
+            return  # the ranks say so, with the line in the user's code
+        if given == (size, size):
+            x = x.to(getattr(torch, plan.dtype)) if x.is_floating_point() else x
+            try_layers(modules, x, target, self.loss)
 
 
 def cuttable_linears(module: nn.Module, tp: int) -> list[str]:
     """Paths of the linear layers inside a module whose outputs divide over `tp` ranks."""
     linears = ((path, part) for path, part in module.named_modules() if isinstance(part, nn.Linear))
     return [path for path, linear in linears if linear.out_features % tp == 0]
-
-
-def own_task(
-    layers: Mapping[str, nn.Module] | Sequence[tuple[str, nn.Module]],
-    batch: Callable[[np.ndarray], tuple[Tensor, Tensor]],
-    *,
-    num_samples: int,
-    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
-) -> Task:
-    """A task from a user's own modules: `own_task({"in": nn.Linear(4, 8), "out": nn.Linear(8, 2)}, batch, ...)`.
-
-    batch gets dataset indices (int64 array) and returns (input, target). Weights are taken as they are; they and
-    floating point inputs are turned into the plan's dtype.
-    """
-    pairs = list(layers.items()) if isinstance(layers, Mapping) else list(layers)
-    names = tuple(name for name, _ in pairs)
-    for name, module in pairs:
-        if not isinstance(module, nn.Module):
-            raise TypeError(f"layer {name!r} is a {type(module).__name__}: give an nn.Module")
-        if not name or "." in name or hasattr(nn.Module(), name):
-            raise ValueError(
-                f"layer name {name!r}: give a name without dots that torch's modules do not use themselves"
-            )
-    if len(set(names)) != len(names) or not names:
-        raise ValueError(f"layer names {names}: give at least one layer, and every layer its own name")
-    owners: dict[int, str] = {}
-    for name, module in pairs:
-        for parameter in module.parameters():
-            if owners.setdefault(id(parameter), name) != name:
-                raise ValueError(
-                    f"layers {owners[id(parameter)]!r} and {name!r} share weights, which could not stay equal on "
-                    f"different ranks: put them into one layer"
-                )
-    if num_samples < 1:
-        raise ValueError(f"num_samples={num_samples}: the task needs at least one sample")
-    return Task(names, lambda position: copy.deepcopy(pairs[position][1]), batch, loss, num_samples)
 
 
 def task_of(plan: Plan) -> Task:
@@ -161,7 +140,7 @@ def _pairs(held: Sequence[str], outputs: dict[str, int], tp: int) -> dict[str, C
 
 
 def _digits_batch(indices: np.ndarray) -> tuple[Tensor, Tensor]:
-    images, labels = data.digits()
+    images, labels = digits()
     return torch.from_numpy(images[indices]), torch.from_numpy(labels[indices])
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from labkit.engine.device import Device
+from labkit.engine.inner import hook_inner
 from labkit.engine.memory import Memory
 from labkit.engine.naming import local, named_parameters
 from labkit.engine.recorder import CODE, Recorder
@@ -67,6 +68,8 @@ class Tracer:
             self._handles.append(module.register_forward_pre_hook(partial(self._forward_begins, code)))
             # First of the hooks behind forward: FSDP's own lets go of the gathered weights.
             self._handles.append(module.register_forward_hook(partial(self._forward_ends, code), prepend=True))
+            if self._values:
+                self._handles += hook_inner(module, partial(self._keep_inner, code))
 
     def close(self) -> None:
         for handle in self._handles:
@@ -127,7 +130,7 @@ class Tracer:
     def _forward_begins(self, code: int, module: nn.Module, args: tuple[Any, ...]) -> None:
         recorder, device = self.recorder, self.device
         start_ns = device.now()
-        recomputing = torch._C._current_graph_task_id() != -1
+        recomputing = _is_recomputing()
         if device.paced:
             duration_ns = self._work_ns
             if recomputing:
@@ -161,7 +164,7 @@ class Tracer:
         recorder, device = self.recorder, self.device
         if device.paced:
             device.worked(("forward", code))
-        recomputing = torch._C._current_graph_task_id() != -1
+        recomputing = _is_recomputing()
         if recorder is not None:
             start_ns, cpu_ns = self._layer_open
             kind = _RECOMPUTE if recomputing else _FORWARD
@@ -180,8 +183,12 @@ class Tracer:
         for name, parameter in module.named_parameters():
             self.recorder.value("weight", local(parameter), t_ns, of=self._path(self.recorder.layer, name))
 
+    def _keep_inner(self, code: int, what: str, path: str, tensor: Tensor) -> None:
+        if not _is_recomputing():
+            self.recorder.value(what, tensor, self.device.now(), of=self._path(code, path))
+
     def _path(self, code: int, name: str) -> int:
-        """Code of a parameter's full name, such as fc0.linear.weight."""
+        """Code of the full name of what is inside a layer, such as fc0.linear.weight."""
         return self.recorder.layers(f"{self.recorder.layers.names[code]}.{name}")
 
     def keep_grads(self, modules: list[nn.Module]) -> None:
@@ -309,3 +316,8 @@ class Tracer:
             device.catch_up()
         if recorder is not None:
             recorder.span(code, start_ns, device.now(), cpu_ns=time.thread_time_ns() - cpu_ns)
+
+
+def _is_recomputing() -> bool:
+    """Whether a forward that runs now was asked for by a backward."""
+    return torch._C._current_graph_task_id() != -1

@@ -7,6 +7,7 @@ the result, or an error with its traceback. A rank that fails says so and is kil
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import os
 import time
@@ -23,6 +24,7 @@ from labkit.board import Board
 from labkit.engine import comm
 from labkit.engine.cuda_clock import CudaClock
 from labkit.engine.device import Device
+from labkit.engine.faulty import FaultyRecorder
 from labkit.engine.host_clock import HostClock, node_name
 from labkit.engine.parallelize import device_mesh
 from labkit.engine.recorder import Recorder
@@ -31,6 +33,7 @@ from labkit.engine.tasks import Task, task_of
 from labkit.engine.tracer import Tracer
 from labkit.engine.train import Training
 from labkit.engine.wire import Wire
+from labkit.faults import Fault
 from labkit.hosts import ClockReading
 from labkit.job import Job, Outcome
 from labkit.part import Part, RankFile, encode_part
@@ -49,6 +52,8 @@ class Reports(Protocol):
 
     def step_done(self, steps: int, part: Part | None) -> None: ...
 
+    def fails(self, part: Part | None) -> None: ...
+
 
 def carry_out(
     job: Job,
@@ -57,13 +62,14 @@ def carry_out(
     board: Board | None,
     reports: Reports,
 ) -> Outcome:
-    """Train as the plan says. `reports` hears the layers' names, then after steps what was recorded since."""
+    """Train as the plan says. `reports` hears the layers' names, then after steps (or a failure) what was recorded
+    since."""
     began_ns = time.monotonic_ns()
     plan = job.plan
     task = cloudpickle.loads(job.task) if job.task is not None else task_of(plan)
     device = _device(plan, rank)
     reports.begins(task.names)
-    session = _Session(plan, task, rank, board)
+    session = _Session(plan, task, rank, board, job.fault)
     torch.manual_seed(plan.seed)
     session.join(store)
     try:
@@ -84,6 +90,10 @@ def carry_out(
             fingerprint=state.fingerprint() if state else None,
             versions={"torch": str(torch.__version__)},
         )
+    except BaseException:
+        with contextlib.suppress(Exception):  # the error that is under way matters more
+            reports.fails(session.take_part())
+        raise
     finally:
         session.leave()
 
@@ -117,16 +127,19 @@ def _train(
 class _Session:
     """The recorder, the emulated device and the process group of one run on one rank."""
 
-    def __init__(self, plan: Plan, task: Task, rank: int, board: Board | None) -> None:
+    def __init__(self, plan: Plan, task: Task, rank: int, board: Board | None, fault: Fault | None = None) -> None:
         self._plan, self._rank = plan, rank
+        faulty = fault is not None and fault.rank == rank
         self._recorder = (
-            Recorder(
+            (FaultyRecorder if faulty else Recorder)(
                 rank, list(task.names), max_events=plan.max_events, value_limit_bytes=plan.value_limit_bytes,
                 spans="compute" in plan.record, board=board,
             )
             if plan.record
             else None
         )  # fmt: skip
+        if faulty:
+            self._recorder.fault = fault
         self._cuda_clock = CudaClock() if plan.backend == "nccl" else None
         device = Device(
             plan.pace_of(rank),
@@ -215,6 +228,8 @@ class _Kept:
         self._num_steps, self._host_clock = num_steps, None
 
     def begins(self, layers: tuple[str, ...]) -> None: ...
+
+    def fails(self, part: Part | None) -> None: ...
 
     def joined(self) -> None:
         if dist.is_initialized():

@@ -3,8 +3,10 @@
 In: .json or .json.gz files, one per rank or merged, from NCCL, RCCL, gloo or CPU-only runs. Out: a `Trace` with source
 "imported", whose `meta.notes` name every repair. Nothing from a file is evaluated.
 
-    file        bytes -> events: sizes bounded, cut-off files closed   (cut: where to close them)
+    source      a file's bytes, piece by piece, sizes bounded
+    events      bytes -> some events at a time, cut-off files too      (cut: where the last one ends)
     table       events -> spans in whole ns
+    file        all three: a file's spans
     merged      spans of several processes in one file -> one table each
     lanes       a process -> kernels, syncs, steps, modules            (collective, words: what names mean)
     ranks       which rank it is
@@ -25,7 +27,6 @@ from labkit.kineto.file import read_file
 from labkit.kineto.lanes import lanes
 from labkit.kineto.merged import processes
 from labkit.kineto.ranks import Claim, claim_of, settle
-from labkit.kineto.table import spans
 from labkit.trace import SCHEMA, Meta, Trace, TraceError
 
 __all__ = ["read"]
@@ -55,7 +56,7 @@ def read(paths: Path | Iterable[Path], ranks: Sequence[int] | None = None) -> Tr
         raise TraceError("no profiler file given: give .json or .json.gz files, one per rank or a merged one")
     parts = [part for path in paths for part in _parts(path)]
     numbers, notes = settle([part.claim for part in parts], ranks)
-    notes = [note for part in parts for note in part.notes] + notes
+    notes = [note for part in parts for note in part.notes] + notes + _outside_job(parts, numbers, ranks is not None)
     rows, more = _on_one_clock(parts, numbers)
     sizes = {part.world_size for part in parts if part.world_size}
     return Trace(rows, _meta(numbers, [*notes, *more, *_coverage(numbers, sizes)]))
@@ -64,13 +65,13 @@ def read(paths: Path | Iterable[Path], ranks: Sequence[int] | None = None) -> Tr
 def _parts(path: Path) -> list[_Part]:
     """The processes of one file."""
     file = read_file(path)
-    table, notes = spans(file)
+    table, notes = file.spans, []
     if table.is_empty():
-        raise TraceError(f"{path} holds no spans (of {len(file.events):,} events): profile at least one whole step")
+        raise TraceError(f"{path} holds no spans (of {file.num_events:,} events): profile at least one whole step")
     groups, several = Groups.of(file.distributed), processes(table)
     parts = []
     for pid, of_process in several:
-        made = lanes(of_process, file.events, groups)
+        made = lanes(of_process, file.args, groups)
         claim = claim_of(file) if len(several) == 1 else Claim(f"{file.path.name}, process {pid}", None)
         said = tuple(f"{claim.name}: {note}" for note in made.notes)
         parts.append(_Part(claim, made.rows, file.base_ns, groups.world_size, said))
@@ -105,6 +106,19 @@ def _on_one_clock(parts: list[_Part], numbers: list[int]) -> tuple[pl.DataFrame,
 
 def _meta(numbers: list[int], notes: list[str]) -> Meta:
     return Meta(source="imported", num_ranks=len(numbers), clock="profiler", notes=tuple(dict.fromkeys(notes)))
+
+
+def _outside_job(parts: list[_Part], numbers: list[int], are_given: bool) -> list[str]:
+    """Notes on ranks that the file's job cannot have; one that was given raises TraceError."""
+    notes = []
+    for part, rank in zip(parts, numbers, strict=True):
+        if part.world_size is None or rank < part.world_size:
+            continue
+        said = f"{part.claim.name}: rank {rank}, but its job has {part.world_size} ranks"
+        if are_given:
+            raise TraceError(f"{said}: give one from 0 to {part.world_size - 1}")
+        notes.append(said)
+    return notes
 
 
 def _coverage(numbers: list[int], sizes: set[int]) -> list[str]:

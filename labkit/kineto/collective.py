@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.kineto.file import Args
+from labkit.kineto.events import Args
 from labkit.kineto.words import DTYPES, ELEMENT_BYTES, op_of
 
 

@@ -1,8 +1,9 @@
-"""A JSON file that ends in the middle (the job was killed): everything up to its last complete event.
+"""Where the last complete event of a list ends, in text that may stop anywhere, for what no parser takes.
 
-In: bytes. Out: bytes that are whole JSON. One pass of array arithmetic; nothing is parsed.
+In: bytes. Out: positions. One pass of array arithmetic; nothing is parsed.
 
-    {"traceEvents": [{"a": {"b": 1}}, {"c": 2}, {"d":      becomes      {"traceEvents": [{"a": {"b": 1}}, {"c": 2}]}
+    {"a": {"b": 1}}, {"c": 2}, {"d":
+                            ^ the last event ends here
 """
 
 from __future__ import annotations
@@ -11,40 +12,36 @@ import re
 
 import numpy as np
 
-_CHUNK = 1 << 24
+_CHUNK = 1 << 22
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_QUOTE, _BACKSLASH, _OPEN, _CLOSE = ord('"'), ord("\\"), b"{[", b"}]"
+_QUOTE, _END = ord('"'), ord("}")
+
+_STEP = np.zeros(256, np.int8)
+_STEP[list(b"{[")], _STEP[list(b"}]")] = 1, -1
+_IS_MARK = _STEP != 0
+_IS_MARK[_QUOTE] = True
 
 
-def close_after_last_event(data: bytes, begin: int) -> bytes | None:
-    """`data` cut after its last complete event and closed; None if no event is complete.
+def last_event_end(data: bytes) -> tuple[int | None, int | None]:
+    """(position after the last event's `}`, position of the bracket that closes the list); None where there is none.
 
-    `begin` is where the list of events opens; inside of it an object that ends at the list's own depth is an event.
+    `data` begins inside the list, between two events.
     """
-    end = _last_event_end(data, begin)
-    if end is None:
-        return None
-    closing = b"]}" if data.lstrip()[:1] == b"{" else b"]"
-    return data[:end] + closing
-
-
-def _last_event_end(data: bytes, begin: int) -> int | None:
-    """Position after the last `}` that brings the depth back to 1, counted from the list's own `[`."""
-    depth, in_string, found, position = 0, False, None, begin
+    depth, in_string, found, position = 0, False, None, 0
     while position < len(data):
         chunk = data[position : position + _CHUNK]
         if _odd_backslashes(chunk) and position + _CHUNK < len(data):
             chunk = chunk[:-1]
-        depths, outside, in_string = _depths(chunk, depth, in_string)
-        ends = np.flatnonzero(outside & (depths == 1) & (np.frombuffer(chunk, np.uint8) == _CLOSE[0]))
-        closed = np.flatnonzero(depths <= 0)
+        at, marks, depths, in_string = _depths(chunk, depth, in_string)
+        closed = np.flatnonzero(depths < 0)
+        ends = np.flatnonzero((depths == 0) & (marks == _END))
         ends = ends[ends < closed[0]] if len(closed) else ends
         if len(ends):
-            found = position + int(ends[-1]) + 1
+            found = position + int(at[ends[-1]]) + 1
         if len(closed):
-            break
-        depth, position = int(depths[-1]), position + len(chunk)
-    return found
+            return found, position + int(at[closed[0]])
+        depth, position = int(depths[-1]) if len(depths) else depth, position + len(chunk)
+    return found, None
 
 
 def _odd_backslashes(chunk: bytes) -> bool:
@@ -52,16 +49,14 @@ def _odd_backslashes(chunk: bytes) -> bool:
     return (len(chunk) - len(chunk.rstrip(b"\\"))) % 2 == 1 and len(chunk) > 1
 
 
-def _depths(chunk: bytes, depth: int, in_string: bool) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Depth of brackets after each byte, which bytes are outside strings, and whether the chunk ends inside one."""
+def _depths(chunk: bytes, depth: int, in_string: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Brackets outside strings: where, which, the depth after each; and whether the chunk ends inside a string."""
     if b"\\" in chunk:
         chunk = _ESCAPE.sub(b"__", chunk)
     letters = np.frombuffer(chunk, np.uint8)
-    quoted = (np.cumsum(letters == _QUOTE) + in_string) % 2 == 1
-    outside = ~quoted
-    steps = np.zeros(len(letters), np.int8)
-    for letter in _OPEN:
-        steps[outside & (letters == letter)] = 1
-    for letter in _CLOSE:
-        steps[outside & (letters == letter)] = -1
-    return depth + np.cumsum(steps, dtype=np.int32), outside, bool(quoted[-1])
+    at = np.flatnonzero(_IS_MARK[letters])
+    marks = letters[at]
+    quoted = (np.cumsum(marks == _QUOTE) + in_string) % 2 == 1
+    outside = ~quoted & (marks != _QUOTE)
+    depths = depth + np.cumsum(_STEP[marks[outside]], dtype=np.int64)
+    return at[outside], marks[outside], depths, bool(quoted[-1]) if len(quoted) else in_string

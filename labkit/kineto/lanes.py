@@ -9,14 +9,14 @@ kernel whose launch was not recorded has none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from labkit.event import Kind
 from labkit.kineto.collective import Collective, Groups, collective
-from labkit.kineto.file import Event
+from labkit.kineto.events import Args
 from labkit.kineto.words import (
     COPY_KERNEL,
     CPU_OP_CATEGORIES,
@@ -52,8 +52,8 @@ class Lanes:
     notes: tuple[str, ...]
 
 
-def lanes(spans: pl.DataFrame, events: list[Event], groups: Groups) -> Lanes:
-    """The rows of one process. `events` are the file's, to which the spans' column `event` points."""
+def lanes(spans: pl.DataFrame, args: dict[int, Args], groups: Groups) -> Lanes:
+    """The rows of one process. `args`: what its events say of collectives, by the spans' column `event`."""
     on_gpu = pl.col("cat").is_in(list(GPU_CATEGORIES))
     cpu, gpu = spans.filter(~on_gpu & ~pl.col("cat").str.starts_with("gpu_")), spans.filter(on_gpu)
     steps = _steps(cpu)
@@ -61,7 +61,7 @@ def lanes(spans: pl.DataFrame, events: list[Event], groups: Groups) -> Lanes:
         work, syncs, notes = _cpu_rows(cpu, steps)
     else:
         work, syncs, notes = _gpu_rows(cpu, gpu, steps)
-    syncs, more = _named_syncs(syncs, cpu, events, groups)
+    syncs, more = _named_syncs(syncs, cpu, args, groups)
     rows = [_shaped(steps, Kind.STEP), _shaped(work, Kind.KERNEL), _shaped(syncs, Kind.SYNC), _modules(cpu, steps)]
     return Lanes(pl.concat(rows), (*notes, *more))
 
@@ -155,23 +155,22 @@ def _cpu_rows(cpu: pl.DataFrame, steps: pl.DataFrame) -> Rows:
 
 
 def _named_syncs(
-    syncs: pl.DataFrame, cpu: pl.DataFrame, events: list[Event], groups: Groups
+    syncs: pl.DataFrame, cpu: pl.DataFrame, args: dict[int, Args], groups: Groups
 ) -> tuple[pl.DataFrame, list[str]]:
     """The syncs with op, group, size, type and number."""
     if syncs.is_empty():
         return syncs.with_columns(pl.lit(None, dtype=pl.String).alias("op")), ["no collectives in the file"]
-    about = [_told(row, events, groups) for row in _with_calls(syncs, cpu).to_dicts()]
-    notes = []
-    if groups.world and all(each.group is None for each in about):
+    rows = _with_calls(syncs, cpu).to_dicts()
+    about = [_told(row, args, groups) for row in rows]
+    members, notes = [each.group for each in about], []
+    if groups.world and not any(members):
         notes.append(f"groups of collectives are not told: taken as all {groups.world_size} ranks")
-        about = [_in_world(each, groups) for each in about]
-    about = [
-        replace(each, about=each.about or _WORLD) if each.group == groups.world and each.group else each
-        for each in about
-    ]
-    names, members = [each.about for each in about], [each.group for each in about]
+        members = [groups.world] * len(members)
+    ops = [each.op or _op(row) for each, row in zip(about, rows, strict=True)]
+    is_world = [group is not None and group == groups.world for group in members]
+    names = [each.about or (_WORLD if world else None) for each, world in zip(about, is_world, strict=True)]
     columns = {
-        "op": pl.Series([each.op for each in about], dtype=pl.String),
+        "op": pl.Series(ops, dtype=pl.String),
         "axis": pl.Series(names, dtype=pl.String),
         "group": _lists(members),
         "peer": pl.Series([each.peer for each in about], dtype=pl.Int32),
@@ -213,24 +212,18 @@ def _with_calls(syncs: pl.DataFrame, cpu: pl.DataFrame) -> pl.DataFrame:
     return found.sort("order").select("name", "event", "call", "call_event")
 
 
-def _told(row: dict, events: list[Event], groups: Groups) -> Collective:
-    """From the event's own arguments, else from those of the recorded call; the op also from names."""
-    told = collective(events[row["event"]].args, groups)
+def _told(row: dict, args: dict[int, Args], groups: Groups) -> Collective:
+    """From the event's own arguments, else from those of the recorded call."""
+    told = collective(args.get(row["event"]), groups)
     if told.op is None and told.group is None and row["call_event"] is not None:
-        told = collective(events[row["call_event"]].args, groups)
-    if told.op is not None:
-        return told
+        return collective(args.get(row["call_event"]), groups)
+    return told
+
+
+def _op(row: dict) -> str | None:
+    """From names: a kernel may hide its op (all_to_all runs as SendRecv), then the annotated call tells it."""
     own, called = op_of(row["name"]), op_of(row["call"] or "")
-    op = called if called and own in (None, "send_recv") else own or called
-    return replace(told, op=op)
-
-
-def _with_name(told: Collective, groups: Groups) -> Collective:
-    return replace(told, about=told.about or _WORLD) if told.group and told.group == groups.world else told
-
-
-def _in_world(told: Collective, groups: Groups) -> Collective:
-    return replace(told, group=groups.world)
+    return called if called and own in (None, "send_recv") else own or called
 
 
 def _numbered(syncs: pl.DataFrame) -> pl.DataFrame:

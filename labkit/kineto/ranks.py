@@ -32,7 +32,7 @@ def claim_of(file: ProfilerFile) -> Claim:
     rank = file.distributed.get("rank")
     if isinstance(rank, int) and 0 <= rank < 2**31:
         return Claim(file.path.name, rank, "distributedInfo")
-    told = next((e.args.rank for e in file.events if e.args is not None and isinstance(e.args.rank, int)), None)
+    told = next((args.rank for args in file.args.values() if isinstance(args.rank, int)), None)
     if told is not None and 0 <= told < 2**31:
         return Claim(file.path.name, told, "its collectives")
     named = _IN_NAME.search(file.path.name)

@@ -6,6 +6,7 @@ In: a kernel's or a call's name. Out: our names of collectives, kinds of kernels
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 GPU_CATEGORIES = {
     "kernel": None,
@@ -51,6 +52,7 @@ _OPS = {
 _NOT_LETTERS = re.compile(r"[^a-z]")
 
 
+@lru_cache(10_000)
 def op_of(name: str) -> str | None:
     """ "nccl:_all_gather_base", "ncclDevKernel_AllGather_RING_LL(...)", "_allgather_base" -> "all_gather"."""
     letters = _NOT_LETTERS.sub("", name.partition("(")[0].lower())

@@ -8,6 +8,8 @@ read one by one: a wrong one spoils its own row only.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -38,6 +40,7 @@ _NAMES = {
 """Our word for a column -> other words for it, lower case."""
 
 _TORCH_DDP = "ddp_impl_sc21_script"
+_SURPLUS = "cells beyond the last column"
 _FLAGS = {field.name for field in fields(Training)} - {"model"}
 _MODEL = tuple(field.name for field in fields(Model))
 
@@ -89,11 +92,20 @@ def predict_cases(table: pl.DataFrame, cluster: Cluster | str, **settings: Any) 
     return pl.concat([table, added], how="horizontal")
 
 
+def trainings(table: pl.DataFrame, **settings: Any) -> list[Training]:
+    """Each row of a table of which all can be predicted."""
+    shared = shared_settings(table) | settings
+    words = [{_word(name): _value(cell) for name, cell in row.items()} for row in table.to_dicts()]
+    return [training_of({name: value for name, value in row.items() if value is not None}, shared) for row in words]
+
+
 def read_cases(path: str | Path) -> pl.DataFrame:
     """The CSV at `path`."""
     try:
-        table = pl.read_csv(path, infer_schema=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            lines = [line for line in csv.reader(file) if line]
+        table = _table(lines)
+    except (OSError, UnicodeDecodeError, csv.Error, pl.exceptions.PolarsError) as error:
         raise ValueError(f"cannot read {path} as CSV: {error}") from None
     words = {_word(name) for name in table.columns}
     missing = [name for name in ("layers", "hidden", "heads") if name not in words]
@@ -102,9 +114,19 @@ def read_cases(path: str | Path) -> pl.DataFrame:
     return table.with_columns(_typed(column) for column in table)
 
 
+def _table(lines: list[list[str]]) -> pl.DataFrame:
+    """Lines as a table of text. Cells that have no column go to one of their own, so that only their row is spoilt."""
+    num = len(lines[0]) if lines else 0
+    buffer = io.StringIO()
+    csv.writer(buffer).writerows([line + [""] * (num - len(line)) for line in (line[:num] for line in lines)])
+    table = pl.read_csv(buffer.getvalue().encode(), infer_schema=False)
+    surplus = [", ".join(filter(None, line[num:])) or None for line in lines[1:]]
+    return table.with_columns(pl.Series(_SURPLUS, surplus, pl.String)) if any(surplus) else table
+
+
 def unused_columns(table: pl.DataFrame) -> list[str]:
     """Names of columns that say nothing to a prediction: misspelt ones, or notes."""
-    known = {*_FLAGS, *_MODEL, *_MEASURED, "gpus", _TORCH_DDP}
+    known = {*_FLAGS, *_MODEL, *_MEASURED, "gpus", _TORCH_DDP, _word(_SURPLUS)}
     return [name for name in table.columns if _word(name) not in known]
 
 
@@ -127,6 +149,8 @@ def _value(cell: Any) -> Any:
             cell = float(text)
         except ValueError:
             return text
+        if not math.isfinite(cell):
+            return text  # "nan" is no number of anything, and JSON has no word for it
     return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
@@ -153,6 +177,8 @@ def _row(
     words = {columns[name]: value for name, value in values.items() if value is not None}
     measured = {name: word for name, word in columns.items() if word in _MEASURED}
     try:
+        if values.get(_SURPLUS) is not None:
+            raise ValueError(f"cells beyond the last column ({values[_SURPLUS]}): remove them, or add their column")
         return _predicted(words, values, measured, cluster, shared)
     except ValueError as error:
         return {**_nothing(measured), "problem": str(error)}

@@ -4,11 +4,15 @@ Pure: no torch, no processes. In: a Trace, and what to change. Out: a Trace that
 
     graph.py     nodes on resources -> times: compute lanes, link lanes, messages, collectives
     program.py   event rows tied to a graph: marks in, rows at new times out
-    changes.py   what is different        syncs.py     which rows are one operation, and its cost
+    changes.py   what is different        matching.py  which rows are one operation
+    syncs.py     what each costs          implied.py   waits that nobody was seen in
     captured.py  a trace as a program     replayed.py  `replay`, and what a step takes
+    columns.py   arithmetic on columns
     writer.py    a program by hand        planned.py   `planned_trace`: a schedule as a trace
+    rescheduled.py  a planned trace under another schedule
     learned.py   durations from a trace   shapes.py    sizes of the built-in tasks
     stepplan.py  what torch does with a plan           replanned.py `replan`
+    moves.py     the same of a pipeline's messages
 """
 
 from labkit.replay.changes import Changes

@@ -15,8 +15,10 @@ Overlap slows nothing: a rank's own work takes equally long whatever its lanes d
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 COLLECTIVE, SEND, RECV = 0, 1, 2
 """What a sync is."""
@@ -33,7 +35,7 @@ class Syncs:
     """All operations between ranks, by number."""
 
     kind: Sequence[int]
-    num_members: Sequence[int]  # of a collective: how many must issue it
+    num_members: Sequence[int]  # of a collective: how many must issue it; of a recv 0: it counts as asked for at once
     partner: Sequence[int]  # of a send its recv, of a recv its send; -1 where there is none
     lane: Sequence[int]
     transfer_ns: Sequence[int]
@@ -77,117 +79,135 @@ class Times:
 
 def play(graph: Graph) -> Times:
     """Run every rank to its end. Raises ReplayError where ranks wait for each other for ever."""
-    state = _State(graph)
-    runnable = deque(range(graph.num_ranks))
+    state = _State.of(graph)
+    ranks = [_run(graph, state, rank) for rank in range(graph.num_ranks)]
+    runnable, waiting = state.runnable, state.waiting
+    runnable.extend(range(graph.num_ranks))
     while runnable:
-        state.run(runnable.popleft(), runnable)
-    stuck = [rank for rank, at in enumerate(state.at) if at < graph.first[rank + 1]]
-    if stuck:
-        raise ReplayError(_deadlock(graph, state.at, stuck))
+        rank = runnable.popleft()
+        needed = next(ranks[rank], None)
+        if needed is not None:
+            waiting.setdefault(needed, []).append(rank)
+    if waiting:
+        raise ReplayError(_deadlock(graph, state))
     return Times(state.node_ns, state.done_ns)
 
 
+@dataclass(frozen=True)
 class _State:
-    """Where each rank stands, and what is known of each sync."""
+    """What is known so far: of each node and sync when it was over, and who waits for what."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.at = list(graph.first[:-1])
-        self.now_ns = list(graph.start_ns)
-        self.node_ns = [_OPEN] * len(graph.code)
-        num = len(graph.syncs.kind)
-        self.done_ns = [_OPEN] * num
-        self.arrived_ns = [_OPEN] * num  # last issue so far; of a recv whose data is not there: when it was asked for
-        self.missing = list(graph.syncs.num_members)
-        self.free_ns = [0] * graph.syncs.num_lanes
-        self.waiting: dict[int, list[int]] = {}
-        self.there_ns: dict[int, int] = {}  # data of a send whose receiver has not asked yet
+    node_ns: list[int]
+    done_ns: list[int]
+    arrived_ns: list[int]  # last issue so far; of a recv, when it was asked for
+    there_ns: list[int]  # of a recv: when its data was there
+    missing: list[int]  # of a collective: members that have not issued it
+    free_ns: list[int]  # of each lane
+    waiting: dict[int, list[int]]  # sync -> ranks
+    runnable: deque[int]
 
-    def run(self, rank: int, runnable: deque[int]) -> None:
-        """Run `rank` until it waits for a sync that is not complete; ranks that can go on join `runnable`."""
-        graph, done, node_ns, missing, arrived = self.graph, self.done_ns, self.node_ns, self.missing, self.arrived_ns
-        code, own, lag, kind = graph.code, graph.own_ns, graph.lag_ns, graph.syncs.kind
-        now = self.now_ns[rank]
-        at = stop = graph.first[rank + 1]
-        for at in range(self.at[rank], stop):
-            sync = code[at]
-            if sync < 0:
-                sync = ~sync
-                ready = done[sync]
-                if ready < 0:
-                    self.waiting.setdefault(sync, []).append(rank)
-                    break
-                now += own[at]
-                if ready > now:
-                    now = ready + lag[at]
-            else:
-                now += own[at]
-                if kind[sync]:
-                    self._message(sync, now, runnable)
-                else:
-                    if now > arrived[sync]:
-                        arrived[sync] = now
-                    missing[sync] -= 1
-                    if not missing[sync]:
-                        self._collective(sync, runnable)
-            node_ns[at] = now
-        else:
-            at = stop
-        self.now_ns[rank], self.at[rank] = now, at
+    @classmethod
+    def of(cls, graph: Graph) -> _State:
+        syncs, num = graph.syncs, len(graph.syncs.kind)
+        unasked = (np.asarray(syncs.kind) == RECV) & (np.asarray(syncs.num_members) == 0)
+        over = unasked & (np.asarray(syncs.partner) < 0)
+        arrived, done = (np.where(known, 0, _OPEN).tolist() for known in (unasked, over))
+        missing, free = list(syncs.num_members), [0] * syncs.num_lanes
+        return cls([_OPEN] * len(graph.code), done, arrived, [_OPEN] * num, missing, free, {}, deque())
 
-    def _collective(self, sync: int, runnable: deque[int]) -> None:
-        self._complete(sync, self._occupy(sync, self.arrived_ns[sync]) + self.graph.syncs.latency_ns[sync], runnable)
-
-    def _occupy(self, sync: int, from_ns: int) -> int:
-        """Put the sync on its lane; gives the time at which the lane is free again."""
-        syncs = self.graph.syncs
-        lane = syncs.lane[sync]
-        free_ns = self.free_ns[lane]
-        if from_ns > free_ns:
-            free_ns = from_ns
-        free_ns += syncs.transfer_ns[sync]
-        self.free_ns[lane] = free_ns
-        return free_ns
-
-    def _message(self, sync: int, now_ns: int, runnable: deque[int]) -> None:
-        """One side of a message was issued."""
-        syncs = self.graph.syncs
-        partner = syncs.partner[sync]
-        if syncs.kind[sync] == SEND:
-            free_ns = self._occupy(sync, now_ns)
-            there_ns = free_ns + syncs.latency_ns[sync]
-            asked_ns = self.arrived_ns[partner] if partner >= 0 else now_ns
-            if self.graph.rendezvous and asked_ns < 0:
-                self.arrived_ns[sync] = free_ns
-            else:
-                self._complete(sync, max(free_ns, asked_ns) if self.graph.rendezvous else free_ns, runnable)
-            if partner >= 0:
-                if asked_ns < 0:
-                    self.there_ns[partner] = there_ns
-                else:
-                    self._complete(partner, max(there_ns, asked_ns) + syncs.latency_ns[partner], runnable)
-            return
-        self.arrived_ns[sync] = now_ns
-        there_ns = self.there_ns.pop(sync, now_ns if partner < 0 else _OPEN)
-        if there_ns >= 0:
-            self._complete(sync, max(there_ns, now_ns) + syncs.latency_ns[sync], runnable)
-            if partner >= 0 and self.done_ns[partner] < 0:
-                self._complete(partner, max(self.arrived_ns[partner], now_ns), runnable)
-
-    def _complete(self, sync: int, done_ns: int, runnable: deque[int]) -> None:
+    def complete(self, sync: int, done_ns: int) -> None:
         self.done_ns[sync] = done_ns
         if sync in self.waiting:
-            runnable.extend(self.waiting.pop(sync))
+            self.runnable.extend(self.waiting.pop(sync))
 
 
-def _deadlock(graph: Graph, at: list[int], stuck: list[int]) -> str:
+def _run(graph: Graph, state: _State, rank: int) -> Iterator[int]:
+    """One rank's life; yields the sync it waits for. What most nodes do, wait or send, is done in place, for speed."""
+    code, own, lag, syncs = graph.code, graph.own_ns, graph.lag_ns, graph.syncs
+    kind, lane, partner, transfer, latency = (
+        syncs.kind, syncs.lane, syncs.partner, syncs.transfer_ns, syncs.latency_ns
+    )  # fmt: skip
+    node_ns, done, arrived, there, free = (
+        state.node_ns, state.done_ns, state.arrived_ns, state.there_ns, state.free_ns
+    )  # fmt: skip
+    eager, waiting, runnable, now = not graph.rendezvous, state.waiting, state.runnable, graph.start_ns[rank]
+    for at in range(graph.first[rank], graph.first[rank + 1]):
+        sync = code[at]
+        if sync < 0:
+            sync = ~sync
+            if done[sync] < 0:
+                yield sync
+            now += own[at]
+            if done[sync] > now:
+                now = done[sync] + lag[at]
+        else:
+            now += own[at]
+            if kind[sync] == SEND and eager and partner[sync] >= 0:
+                out, other = free[lane[sync]], partner[sync]
+                out = (now if now > out else out) + transfer[sync]
+                free[lane[sync]] = done[sync] = out
+                there[other] = out = out + latency[sync]
+                if arrived[other] >= 0:
+                    done[other] = (out if out > arrived[other] else arrived[other]) + latency[other]
+                    if other in waiting:
+                        runnable.extend(waiting.pop(other))
+            else:
+                _ISSUE[kind[sync]](graph, state, sync, now)
+        node_ns[at] = now
+
+
+def _collective(graph: Graph, state: _State, sync: int, now_ns: int) -> None:
+    state.arrived_ns[sync] = max(state.arrived_ns[sync], now_ns)
+    state.missing[sync] -= 1
+    if not state.missing[sync]:
+        free_ns = _occupy(graph.syncs, state, sync, state.arrived_ns[sync])
+        state.complete(sync, free_ns + graph.syncs.latency_ns[sync])
+
+
+def _send(graph: Graph, state: _State, sync: int, now_ns: int) -> None:
+    """A send whose receiver must have asked before it is over, or that nobody receives."""
+    syncs, partner = graph.syncs, graph.syncs.partner[sync]
+    free_ns = _occupy(syncs, state, sync, now_ns)
+    if partner < 0:
+        state.complete(sync, free_ns)
+        return
+    there_ns, asked_ns = free_ns + syncs.latency_ns[sync], state.arrived_ns[partner]
+    state.arrived_ns[sync], state.there_ns[partner] = free_ns, there_ns
+    if asked_ns >= 0:
+        state.complete(sync, max(free_ns, asked_ns))
+        state.complete(partner, max(there_ns, asked_ns) + syncs.latency_ns[partner])
+
+
+def _recv(graph: Graph, state: _State, sync: int, now_ns: int) -> None:
+    """The receiver asks for its data."""
+    partner = graph.syncs.partner[sync]
+    there_ns = state.there_ns[sync] if partner >= 0 else now_ns
+    state.arrived_ns[sync] = now_ns
+    if there_ns >= 0:
+        state.complete(sync, max(there_ns, now_ns) + graph.syncs.latency_ns[sync])
+        if partner >= 0 and state.done_ns[partner] < 0:
+            state.complete(partner, max(state.arrived_ns[partner], now_ns))
+
+
+_ISSUE = {COLLECTIVE: _collective, SEND: _send, RECV: _recv}
+
+
+def _occupy(syncs: Syncs, state: _State, sync: int, from_ns: int) -> int:
+    """Put the sync on its lane; gives the time at which the lane is free again."""
+    lane = syncs.lane[sync]
+    state.free_ns[lane] = max(from_ns, state.free_ns[lane]) + syncs.transfer_ns[sync]
+    return state.free_ns[lane]
+
+
+def _deadlock(graph: Graph, state: _State) -> str:
+    needed = sorted((rank, sync) for sync, ranks in state.waiting.items() for rank in ranks)
     lines = []
-    for rank in stuck[:8]:
-        sync = ~graph.code[at[rank]]
+    for rank, sync in needed[:8]:
+        node = state.node_ns.index(_OPEN, graph.first[rank]) - graph.first[rank]
         what = ("a collective", "a send", "a receive")[graph.syncs.kind[sync]]
-        lines.append(f"rank {rank} at its node {at[rank] - graph.first[rank]} waits for {what} (sync {sync})")
-    more = f", and {len(stuck) - 8} more" if len(stuck) > 8 else ""
+        lines.append(f"rank {rank} at its node {node} waits for {what} (sync {sync})")
+    more = f", and {len(needed) - 8} more" if len(needed) > 8 else ""
     return (
-        f"{len(stuck)} of {graph.num_ranks} ranks wait for ever: {'; '.join(lines)}{more}. Every collective must be "
+        f"{len(needed)} of {graph.num_ranks} ranks wait for ever: {'; '.join(lines)}{more}. Every collective must be "
         f"issued by all its members, every receive needs its send, and a rank must send before it waits"
     )

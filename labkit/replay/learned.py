@@ -104,8 +104,9 @@ def _samples(plan: Plan) -> int:
 
 
 def _held(old: Plan, new: Plan) -> float:
-    """How much more of the model a rank of the new plan holds."""
-    return (old.pp * old.tp) / (new.pp * new.tp)
+    """How much more of the model a rank of the new plan updates; with ZeRO replicas share that out."""
+    shares = [plan.pp * plan.tp * (plan.dp if plan.zero else 1) for plan in (old, new)]
+    return shares[0] / shares[1]
 
 
 def _set_durations(new: Plan) -> dict[str, float]:

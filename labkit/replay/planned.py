@@ -8,8 +8,8 @@ from labkit import schedule
 from labkit.mesh import Mesh
 from labkit.plan import Plan
 from labkit.replay.graph import ReplayError
+from labkit.replay.moves import pipeline_moves
 from labkit.replay.program import Program, play_program
-from labkit.replay.stepplan import pipeline_moves, receiver_of, sender_of
 from labkit.replay.writer import Issued, Writer
 from labkit.schedule import Action, Durations, Schedule, check
 from labkit.trace import Meta, Trace
@@ -84,7 +84,7 @@ def _write_rank(
         if verb == "do":
             writer.span(_STAGE_KIND[action.kind], round(per_stage[action.stage].of(action.kind)), **place)
         elif verb in ("send", "recv"):
-            other = receiver_of(order, action) if verb == "send" else sender_of(order, action)
+            other = order.receiver_of(action) if verb == "send" else order.sender_of(action)
             target = other if verb == "send" else action
             key = (action.kind == schedule.Kind.FORWARD, target.stage, action.microbatch)
             issue = writer.send if verb == "send" else writer.recv

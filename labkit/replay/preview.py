@@ -16,13 +16,13 @@ from labkit.schedule import (
     bubble_fraction,
     bubble_of_ideal,
     bubble_of_span,
-    check,
+    check_orders,
     default_microbatches,
     generate,
     schedule_grid,
     simulate,
 )
-from labkit.schedule.grid import steps
+from labkit.schedule.grid import cells
 from labkit.trace import Trace
 
 _SHOWN_COLUMNS = 32
@@ -54,12 +54,7 @@ class Preview:
 
     def grid(self) -> list[list[str]]:
         """One row per rank, one cell per step of equal length; empty where the rank is idle."""
-        rows = []
-        for own in steps(self.order).slots(self.order):
-            row = [""] * int(max((slot.end for slot in own), default=0))
-            for slot in own:
-                row[int(slot.start)] = str(slot.action)
-            rows.append(row)
+        rows = cells(self.order, idle="")
         length = max(map(len, rows))
         return [row + [""] * (length - len(row)) for row in rows]
 
@@ -98,9 +93,9 @@ class Preview:
 
 def preview(order: Schedule, clock: Clock) -> Preview:
     """Check a schedule and put it on a clock. Raises ScheduleError, with the guilty row, for one that cannot run."""
-    check(order)
-    slots = simulate(order, clock.durations, hop=clock.hop_ns)
-    makespan = max(slot.end for slot in slots) - min(slot.start for slot in slots)
+    check_orders(order)
+    slots = simulate(order, clock.durations, hop=clock.hop_ns)  # finds a deadlock by itself
+    makespan = float(slots.ends.max() - slots.starts.min())
     return Preview(order, clock, round(makespan), bubble_fraction(slots), bubble_of_ideal(slots), bubble_of_span(slots))
 
 
@@ -140,7 +135,7 @@ def read_durations(text: str, order: Schedule) -> Clock:
 
     W may be left out where no backward is split: B then is the whole backward.
     """
-    given = {name.strip(): quantity.seconds(value) * 1e9 for name, value in _pairs(text)}
+    given = {name: _duration_s(name, value) * 1e9 for name, value in _pairs(text).items()}
     unknown = sorted(set(given) - {"F", "B", "W", "comm"})
     missing = sorted({"F", "B"} - set(given))
     splits = any(action.kind in ("I", "W") for actions in order.orders for action in actions)
@@ -157,6 +152,18 @@ def read_durations(text: str, order: Schedule) -> Clock:
     return Clock(Durations(**{name: value * share for name, value in parts.items()}), given.get("comm", 0.0))
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
+def _pairs(text: str) -> dict[str, str]:
+    """Names and times of "F=1ms,B=2ms". A name given twice is refused: the last one winning would go unseen."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-    return [(name, value) for name, _, value in pairs]
+    names = [name.strip() for name, _, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise ScheduleError(f"durations {text!r}: {twice} is given twice; leave one out")
+    return {name: value.strip() for name, (_, _, value) in zip(names, pairs, strict=True)}
+
+
+def _duration_s(name: str, value: str) -> float:
+    seconds = quantity.seconds(value)
+    if not value[-1:].isalpha() and seconds:
+        raise ScheduleError(f"duration {name}={value}: give its unit, e.g. {name}={value}ms")
+    return seconds

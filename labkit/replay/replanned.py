@@ -17,7 +17,7 @@ from labkit.trace import Meta, Trace
 _FREE = (
     "dp", "tp", "pp", "schedule", "order", "microbatches", "virtual", "split", "link", "pace", "time_scale",
     "bucket_mb", "steps", "global_batch", "recompute", "lr", "seed", "optimizer", "record", "value_limit_bytes",
-    "max_events", "max_ranks", "tensor",
+    "max_events", "max_ranks", "tensor", "zero", "sequence_parallel", "offload", "grad_sync",
 )  # fmt: skip
 """Fields of a plan that may differ from the captured one; the model may not."""
 
@@ -66,11 +66,7 @@ def _notes(trace: Trace, plan: Plan, costs: StepCosts, device_time: str) -> tupl
 def _check_same_model(old: Plan, new: Plan) -> None:
     for field in fields(Plan):
         name = field.name
-        if (
-            name not in _FREE
-            and getattr(old, name) != getattr(new, name)
-            and name not in ("zero", "offload", "grad_sync")
-        ):
+        if name not in _FREE and getattr(old, name) != getattr(new, name):
             raise ReplayError(
                 f"{name} was {getattr(old, name)!r} in the captured run and is {getattr(new, name)!r} in the new plan: "
                 f"durations are learned from the same model; change only {', '.join(_FREE[:8])}"
@@ -78,15 +74,16 @@ def _check_same_model(old: Plan, new: Plan) -> None:
 
 
 def _check_modelled(plan: Plan) -> None:
-    for name, known in (("zero", 0), ("sequence_parallel", False), ("grad_sync", "engine")):
-        if getattr(plan, name) != known:
-            raise ReplayError(
-                f"a plan with {name} {getattr(plan, name)!r} is not modelled here, only {known!r}: "
-                f"run it, and use replay for other links and speeds"
-            )
-    if plan.task == "own" and plan.link:
+    why = ""
+    if plan.zero > 1:
+        why = f"zero {plan.zero} gathers and frees parameters as torch's FSDP2 sees fit, which"
+    elif plan.grad_sync != "engine":
+        why = f"grad_sync {plan.grad_sync!r} sends its own messages, whose order"
+    if why:
+        raise ReplayError(f"{why} is not modelled here: run the plan, and use replay for other links and speeds")
+    if plan.task == "own" and (plan.link or plan.zero):
         raise ReplayError(
-            "the sizes of your own task's tensors are not known here: leave out the link, or run the plan"
+            "the sizes of your own task's tensors are not known here: leave out link and zero, or run the plan"
         )
 
 

@@ -32,8 +32,9 @@ def replay(trace: Trace, changes: Changes | None = None) -> Trace:
         raise ReplayError(f"slow rank {unknown[0]}: the trace has ranks 0 to {trace.meta.num_ranks - 1}")
     found = captured(trace, changes)
     rows = play_program(found.program).with_columns(pl.lit(None, dtype=pl.Int64).alias("late_ns"))
-    setup = found.setup.select(rows.columns)
-    events = pl.concat([setup, rows]).sort("start_ns", "rank", maintain_order=True)
+    events = rows
+    if found.setup.height:
+        events = pl.concat([found.setup.select(rows.columns), rows]).sort("start_ns", "rank", maintain_order=True)
     notes = (f"replayed: {', '.join(changes.words()) or 'as it was'}", *found.repairs, *_limits(trace, changes))
     result = Trace(events, trace.meta)
     meta = replace(
@@ -52,6 +53,8 @@ def on_axes_of(trace: Trace, changes: Changes) -> Changes:
 
     A link of all axes leaves out the others; that of a single axis without syncs would change nothing: ReplayError.
     """
+    if not changes.link:
+        return changes
     axes = trace.of("sync").filter(pl.col("step").is_not_null())["axis"].drop_nulls().unique().to_list()
     known = {axis.partition("+")[0] for axis in axes}
     absent = [axis for axis in changes.link if axis not in known]
@@ -66,7 +69,7 @@ def step_ns(trace: Trace) -> float:
 
     A pipeline's ranks enter a step at different times; each rank's step then holds its waiting for the others.
     """
-    steps = trace.of(Kind.STEP)
+    steps = trace.events.select("kind", "step", "start_ns", "end_ns").filter(pl.col("kind") == Kind.STEP)
     if steps.is_empty():
         raise ReplayError("the trace holds no step event, so it has no step time: record 'compute'")
     longest = steps.group_by("step").agg((pl.col("end_ns") - pl.col("start_ns")).max().alias("took_ns"))

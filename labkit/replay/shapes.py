@@ -6,7 +6,7 @@ compares the two. A task of one's own has no sizes here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from labkit.plan import Plan
@@ -17,17 +17,24 @@ _ITEM_BYTES = {"float32": 4, "float64": 8, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class LayerShape:
-    """One layer. Elements are per sample; `num_params` is the whole layer, of which tp ranks share `num_cut`.
+    """One layer. Elements are per sample; `tensors` are its parameters', of which tp ranks share `num_cut`.
 
     forward_syncs, backward_syncs: what tensor parallelism does at its end, as (op, elements per sample)
+    summed: elements of parameters whose gradients tp ranks sum by themselves (sequence parallelism: the norms')
     """
 
     name: str
-    num_params: int
+    tensors: tuple[int, ...]
     output_elements: int
     num_cut: int = 0
     forward_syncs: tuple[tuple[str, int], ...] = ()
     backward_syncs: tuple[tuple[str, int], ...] = ()
+    summed: tuple[int, ...] = ()
+
+    @property
+    def num_params(self) -> int:
+        """Of the whole layer."""
+        return sum(self.tensors)
 
     def local_params(self, tp: int) -> int:
         """Parameters that one tp rank holds."""
@@ -75,7 +82,8 @@ def stage_shapes(plan: Plan) -> list[list[LayerShape]] | None:
 def _digits(plan: Plan) -> tuple[LayerShape, ...]:
     sizes = [64, *[plan.width] * (plan.layers - 1), 10]
     return tuple(
-        LayerShape(f"fc{i}", num_in * num_out + num_out, num_out) for i, (num_in, num_out) in enumerate(pairwise(sizes))
+        LayerShape(f"fc{i}", (num_in * num_out, num_out), num_out)
+        for i, (num_in, num_out) in enumerate(pairwise(sizes))
     )
 
 
@@ -102,7 +110,7 @@ def _digits_cuts(plan: Plan, stage: list[LayerShape], *, first: bool) -> list[La
 def _cut(
     shape: LayerShape, num_cut: int, forward: tuple[tuple[str, int], ...], backward: tuple[tuple[str, int], ...]
 ) -> LayerShape:
-    return LayerShape(shape.name, shape.num_params, shape.output_elements, num_cut, forward, backward)
+    return replace(shape, num_cut=num_cut, forward_syncs=forward, backward_syncs=backward)
 
 
 def _digits_cnn(plan: Plan) -> tuple[LayerShape, ...]:
@@ -110,24 +118,28 @@ def _digits_cnn(plan: Plan) -> tuple[LayerShape, ...]:
     layers = []
     for i in range(plan.layers - 1):
         num_in = width if i else 1
-        layers.append(LayerShape(f"conv{i}", num_in * width * 9 + width, width * 64))
+        layers.append(LayerShape(f"conv{i}", (num_in * width * 9, width), width * 64))
     num_in = 4 * (width if plan.layers > 1 else 1)
-    return (*layers, LayerShape("head", num_in * 10 + 10, 10))
+    return (*layers, LayerShape("head", (num_in * 10, 10), 10))
 
 
 def _chars(plan: Plan) -> tuple[LayerShape, ...]:
     h, s = plan.width, plan.context
-    block = 12 * h * h + 13 * h
+    norm = (h, h)
+    attention, up, down = (h * h, h) * 4, (4 * h * h, 4 * h), (4 * h * h, h)
+    block = (*norm, *attention, *norm, *up, *down)
     return (
-        LayerShape("embedding", _VOCABULARY * h + s * h, s * h),
+        LayerShape("embedding", (_VOCABULARY * h, s * h), s * h),
         *(LayerShape(f"block{i}", block, s * h) for i in range(plan.layers)),
-        LayerShape("head", h * _VOCABULARY + _VOCABULARY + 2 * h, s * _VOCABULARY),
+        LayerShape("head", (*norm, h * _VOCABULARY, _VOCABULARY), s * _VOCABULARY),
     )
 
 
 def _chars_cut(plan: Plan, shape: LayerShape) -> LayerShape:
     """A block sums twice each way (Megatron-LM); the head gathers the scores and sums the gradient of its input."""
     h, s = plan.width, plan.context
+    if plan.sequence_parallel:
+        return _chars_sliced(plan, shape)
     if shape.name == "embedding":
         return shape
     if shape.name == "head":
@@ -135,3 +147,21 @@ def _chars_cut(plan: Plan, shape: LayerShape) -> LayerShape:
         return _cut(shape, h * _VOCABULARY + _VOCABULARY, scores, (("all_reduce", s * h),))
     sums = (("all_reduce", s * h),) * 2
     return _cut(shape, 12 * h * h + 7 * h, sums, sums)
+
+
+def _chars_sliced(plan: Plan, shape: LayerShape) -> LayerShape:
+    """Sequence parallel: each sum becomes a gather before and a scatter after (Korthikanti et al. 2022, section 4.2.2).
+
+    Between the blocks a rank holds its slice, so the head gathers its input, and the embedding its output's gradient.
+    The norms see a slice each, so their gradients are sums over ranks.
+    """
+    h, s = plan.width, plan.context
+    gather, scatter = ("all_gather", s * h), ("reduce_scatter", s * h)
+    if shape.name == "embedding":
+        return _cut(shape, 0, (), (gather,))
+    if shape.name == "head":
+        scores = ("all_gather", s * _VOCABULARY)
+        whole = _cut(shape, h * _VOCABULARY + _VOCABULARY, (gather, scores), (scatter,))
+        return replace(whole, summed=(h, h))
+    both = (gather, scatter, gather, scatter)
+    return replace(_cut(shape, 12 * h * h + 7 * h, both, both), summed=(h,) * 4)

@@ -8,14 +8,12 @@ GPipe: after all forwards; the others: before the optimizer).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 from labkit import schedule
 from labkit.event import Kind
 from labkit.mesh import Mesh
 from labkit.plan import Plan
 from labkit.replay.learned import BACKWARD, FORWARD, INPUT, WEIGHT, StepCosts, sync_cost
+from labkit.replay.moves import pipeline_moves
 from labkit.replay.program import Program
 from labkit.replay.shapes import LayerShape, item_bytes, stage_positions, stage_shapes
 from labkit.replay.writer import Issued, Writer
@@ -23,83 +21,6 @@ from labkit.schedule import Action, Schedule
 
 _PARTS = {schedule.Kind.FORWARD: FORWARD, schedule.Kind.BACKWARD: BACKWARD, schedule.Kind.BACKWARD_INPUT: INPUT,
           schedule.Kind.BACKWARD_WEIGHT: WEIGHT}  # fmt: skip
-
-
-class Move(NamedTuple):
-    """One instruction of a pipeline rank: do an action, or send, receive or wait for what it makes or needs."""
-
-    verb: str  # do, send, recv, wait_send, wait_recv; sum: the replicas' gradients of the action's stage
-    action: Action
-
-
-def pipeline_moves(order: Schedule, rank: int) -> Iterator[Move]:
-    """What torch's runtime for this schedule does on `rank`, messages included."""
-    cells = [cell if isinstance(cell, tuple) and isinstance(cell[0], Action) else (cell,) for cell in order.cells(rank)]
-    pending: list[Action] = []
-    last_of = _last_backwards(order, rank)
-    single = order.name in ("1f1b", "gpipe", "naive")
-    for place, cell in enumerate(cells):
-        for action in cell:
-            needs = sender_of(order, action) is not None
-            if needs:
-                yield Move("recv", action)
-            if pending and _waits_before(order, rank, place - 1):
-                yield from _drain(pending)
-            if needs:
-                yield Move("wait_recv", action)
-            yield Move("do", action)
-        if order.name == "1f1b":
-            yield from _drain(pending)
-        for action in cell:
-            if receiver_of(order, action) is not None:
-                yield Move("send", action)
-                pending.append(action)
-        if order.name == "gpipe" and place + 1 == len(cells) // 2:
-            yield from _drain(pending)
-        if not single:
-            yield from (Move("sum", action) for action in cell if action in last_of)
-    yield from _drain(pending)
-    if single:
-        yield from (Move("sum", action) for action in last_of)
-
-
-def _last_backwards(order: Schedule, rank: int) -> list[Action]:
-    """Of each stage on the rank, the action after which its gradients are whole."""
-    ends = (schedule.Kind.BACKWARD, schedule.Kind.BACKWARD_WEIGHT)
-    return list({action.stage: action for action in order.orders[rank] if action.kind in ends}.values())
-
-
-def _drain(pending: list[Action]) -> Iterator[Move]:
-    yield from (Move("wait_send", action) for action in pending)
-    pending.clear()
-
-
-def _waits_before(order: Schedule, rank: int, place: int) -> bool:
-    """torch's 1F1B, steady phase: the send after action `place` is waited for with the next receive."""
-    warmup, m = order.num_ranks - rank, order.num_microbatches
-    return order.name == "1f1b" and warmup - 1 <= place <= 2 * m - warmup - 1
-
-
-def sender_of(order: Schedule, action: Action) -> Action | None:
-    """The action on another rank whose message this one needs; a backward stands for itself or its input half."""
-    return _neighbour(order, action, -1)
-
-
-def receiver_of(order: Schedule, action: Action) -> Action | None:
-    """The action on another rank that needs this one's message."""
-    return _neighbour(order, action, 1)
-
-
-def _neighbour(order: Schedule, action: Action, ahead: int) -> Action | None:
-    """The same action one stage on (1) or back (-1), in its own direction, if that is on another rank."""
-    stage, kind, microbatch = action
-    if kind is schedule.Kind.BACKWARD_WEIGHT:
-        return None
-    other = stage + (ahead if kind is schedule.Kind.FORWARD else -ahead)
-    placement = order.placement
-    if not 0 <= other < len(placement) or placement[other] == placement[stage]:
-        return None
-    return Action(other, kind, microbatch)
 
 
 def plan_program(plan: Plan, costs: StepCosts, layers: tuple[str, ...]) -> Program:
@@ -110,6 +31,17 @@ def plan_program(plan: Plan, costs: StepCosts, layers: tuple[str, ...]) -> Progr
         writer.begin_rank(rank)
         _Rank(plan, costs, layers, order, writer, rank).run()
     return writer.program()
+
+
+def shared_out(shapes: list[LayerShape], num_ranks: int) -> list[list[int]]:
+    """Elements of the tensors that each rank updates.
+
+    torch's ZeroRedundancyOptimizer gives the largest that is left to the rank with least so far.
+    """
+    shares: list[list[int]] = [[] for _ in range(num_ranks)]
+    for size in sorted((size for shape in shapes for size in shape.tensors), reverse=True):
+        min(shares, key=sum).append(size)
+    return shares
 
 
 class _Rank:
@@ -140,8 +72,25 @@ class _Rank:
             writer.span(Kind.ZERO_GRAD, round(costs.zero_grad_ns))
             self._replica() if self.order is None else self._pipeline(self.order)
             writer.work(round(costs.before_optimizer_ns))
-            writer.span(Kind.OPTIMIZER, round(costs.optimizer_ns))
+            self._update()
             writer.close(whole)
+
+    def _update(self) -> None:
+        """The optimizer. With ZeRO 1 each replica updates its share, then hands it to the others, tensor by tensor."""
+        writer = self.writer
+        row = writer.open(Kind.OPTIMIZER)
+        writer.work(round(self.costs.optimizer_ns))
+        if self.plan.zero == 1:
+            group = self.mesh.group("dp", self.rank)
+            shares = shared_out(self.shapes[0], self.plan.dp)
+            handed = [
+                writer.collective("broadcast", "dp", group, size * self.item_bytes)
+                for share in shares
+                for size in share
+            ]
+            for broadcast in handed:
+                writer.wait(broadcast)
+        writer.close(row)
 
     def _load(self) -> None:
         rows = [self.writer.open(Kind.LOAD, microbatch=m) for m in range(self.plan.microbatches)]
@@ -217,10 +166,20 @@ class _Rank:
             self.buckets.append(self._sum(self.bucket_bytes, stage, microbatch, self.names[stage][i]))
             self.bucket_bytes = 0
 
+    def _num_buckets(self) -> int:
+        """Of the second step and later, as `_fill_bucket` fills them."""
+        count, held = 0, 0
+        for i in reversed(range(len(self.names[0]))):
+            held += self._params(0, i) * self.item_bytes
+            if held >= self.plan.bucket_mb * 2**20 or i == 0:
+                count, held = count + 1, 0
+        return count
+
     def _agree_on_buckets(self) -> None:
         """At the start of the second step DDP tells all replicas in which order it will fill its buckets."""
         group = self.mesh.group("dp", self.rank)
-        for size_bytes in (4 * (2 * len(self.names[0]) + 1), 4):
+        tensors = sum(len(shape.tensors) for shape in self.shapes[0]) if self.shapes else 2 * len(self.names[0])
+        for size_bytes in (4 * (tensors + 1), 4 * self._num_buckets()):
             self.writer.wait(self.writer.collective("broadcast", "dp", group, size_bytes, stage=0, microbatch=0))
 
     def _params(self, stage: int, i: int) -> int:
@@ -233,7 +192,14 @@ class _Rank:
         )
 
     def _wait_for_sums(self, stage: int, microbatch: int) -> None:
-        """The last backward of a stage is over: wait for its buckets, or sum all its gradients at once."""
+        """The last backward of a stage is over: wait for its buckets, or sum all its gradients at once.
+
+        Before that tp ranks sum what each has of a gradient alone.
+        """
+        summed = [size for shape in self.shapes[stage] for size in shape.summed] if self.shapes else []
+        for size in summed:
+            group = self.mesh.group("tp", self.rank)
+            self.writer.wait(self.writer.collective("all_reduce", "tp", group, size * self.item_bytes, stage=stage))
         if self.plan.dp > 1 and not self._has_buckets and self.plan.grad_sync == "engine":
             size = sum(self._params(stage, i) for i in range(len(self.names[stage]))) * self.item_bytes
             self.buckets.append(self._sum(size, stage, microbatch))
@@ -258,7 +224,7 @@ class _Rank:
                 self.writer.wait(self.messages.pop((verb.removeprefix("wait_"), action)))
 
     def _message(self, order: Schedule, verb: str, action: Action) -> Issued:
-        other = receiver_of(order, action) if verb == "send" else sender_of(order, action)
+        other = order.receiver_of(action) if verb == "send" else order.sender_of(action)
         peer = self.mesh.rank(**{**self.place, "pp": order.placement[other.stage]})
         forward = action.kind == schedule.Kind.FORWARD
         target = other if verb == "send" else action
@@ -273,4 +239,5 @@ class _Rank:
         """What a stage hands on for one microbatch."""
         if self.shapes is None:
             return 0
-        return self.shapes[stage][-1].output_elements * self.samples * self.item_bytes
+        slices = self.plan.tp if self.plan.sequence_parallel else 1
+        return self.shapes[stage][-1].output_elements * self.samples * self.item_bytes // slices

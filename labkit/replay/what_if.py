@@ -14,6 +14,7 @@ from labkit.replay.graph import ReplayError
 from labkit.replay.preview import read_schedule
 from labkit.replay.replanned import replan, same_plan, usual_clock
 from labkit.replay.replayed import exposed_sync_ns, on_axes_of, replay, step_ns
+from labkit.replay.rescheduled import reschedule
 from labkit.schedule import SCHEDULES
 from labkit.trace import Trace
 
@@ -71,7 +72,15 @@ def what_if(
         raise ReplayError(
             "the trace holds no plan, so it cannot be turned into another one: change its links or speeds"
         )
-    old, plan_changes = Plan.from_dict(trace.meta.plan), _with_order(plan_changes)
+    plan_changes = _with_order(plan_changes)
+    if trace.meta.source == "planned":
+        return _rescheduled(trace, changes, plan_changes)
+    if trace.meta.plan.get("task") == "gpt":
+        raise ReplayError(
+            "labkit predict computed this trace from a model's sizes, and it holds no layers to make another plan of: "
+            f"predict it again with {', '.join(f'--{name} {value}' for name, value in plan_changes.items())}"
+        )
+    old = Plan.from_dict(trace.meta.plan)
     most = max(old.max_ranks, 1)
     for axis in ("dp", "tp", "pp"):
         most *= max(1, int(plan_changes.get(axis, 1)))
@@ -94,6 +103,16 @@ def what_if(
     return WhatIf(before, after, (*words, *changes.words()))
 
 
+def _rescheduled(trace: Trace, changes: Changes, plan_changes: Mapping[str, Any]) -> WhatIf:
+    """A drawn schedule has no machine and no layers: only its order of work can change, then the conditions."""
+    after = reschedule(trace, plan_changes)
+    old, new = trace.meta.plan, after.meta.plan
+    names = ("schedule", "microbatches", "virtual")
+    words = [f"{name} {old.get(name)} -> {new[name]}" for name in names if old.get(name) != new[name]]
+    changes = on_axes_of(after, changes)
+    return WhatIf(trace, after if changes == Changes() else _replayed(after, changes), (*words, *changes.words()))
+
+
 _ONE_CLOCK = "what it is compared with is the captured run by CPU time too, not by the clock"
 
 
@@ -108,9 +127,9 @@ def _with_order(plan_changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _replayed(predicted: Trace, changes: Changes) -> Trace:
-    """A predicted trace under further changes is still a prediction."""
+    """A predicted trace under further changes is still a prediction, a planned one planned."""
     result = replay(predicted, changes)
-    return result.with_meta(source="predicted", notes=(*predicted.meta.notes, *result.meta.notes))
+    return result.with_meta(source=predicted.meta.source, notes=(*predicted.meta.notes, *result.meta.notes))
 
 
 def _numbers(trace: Trace) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Writer:
         self._numbers: dict[Hashable, int] = {}
         self._lanes: dict[Hashable, int] = {}
         self._seq: defaultdict[Hashable, int] = defaultdict(int)
+        self._message_seq: dict[Hashable, int] = {}
         self._own_ns = 0
         self.rank, self.step = -1, 0
 
@@ -128,8 +129,10 @@ class Writer:
         self, kind: int, op: str, peer: int, pair: tuple[int, int], key: Hashable, size_bytes: int,
         group: tuple[int, ...], axis: str, stage: int, microbatch: int,
     ) -> Issued:  # fmt: skip
-        seq = self._next((op, pair))
         whole = (pair, self.step, key)
+        seq = self._message_seq.get(whole)  # both ends carry one number, also where they are issued in another order
+        if seq is None:
+            seq = self._message_seq[whole] = self._next(pair)
         sync = self._number((op, *whole), kind, op, axis, size_bytes, 2, lane=pair)
         other = self._numbers.get(("recv" if kind == SEND else "send", *whole))
         if other is not None:
@@ -186,6 +189,8 @@ class Writer:
         if known is not None:
             return known
         transfer_ns, latency_ns = (0, 0) if kind == RECV else self._cost(axis, op, size_bytes, num_ranks)
-        self._syncs.append([kind, 1, -1, self._lanes.setdefault(lane, len(self._lanes)), transfer_ns, latency_ns])
+        self._syncs.append(
+            [kind, int(kind != RECV), -1, self._lanes.setdefault(lane, len(self._lanes)), transfer_ns, latency_ns]
+        )
         self._numbers[key] = len(self._syncs) - 1
         return len(self._syncs) - 1

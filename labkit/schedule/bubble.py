@@ -11,8 +11,9 @@ optimizer step no longer a barrier, the next iteration starts staggered. For ZB-
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import accumulate
 
-from labkit.schedule.progress import Durations, Slot
+from labkit.schedule.clock import Durations, Slot, Slots
 from labkit.schedule.registry import generate
 from labkit.schedule.simulate import simulate
 
@@ -48,14 +49,29 @@ def bubble_of_span(slots: Iterable[Slot]) -> float:
 
 def _totals(slots: Iterable[Slot]) -> tuple[float, list[float], float]:
     """Busy time of all ranks together, each rank's first start to last end, and the makespan."""
+    if isinstance(slots, Slots):
+        return _totals_of_columns(slots)
     by_rank: dict[int, list[Slot]] = defaultdict(list)
     for slot in slots:
         by_rank[slot.rank].append(slot)
     busy = sum(slot.end - slot.start for own in by_rank.values() for slot in own)
     starts = [min(slot.start for slot in own) for own in by_rank.values()]
     ends = [max(slot.end for slot in own) for own in by_rank.values()]
+    return busy, *_spans(starts, ends)
+
+
+def _totals_of_columns(slots: Slots) -> tuple[float, list[float], float]:
+    """The same without making a Slot: a rank's slots are in order of time, and follow those of the rank before."""
+    lengths = [len(order) for order in slots.schedule.orders if order]
+    after = list(accumulate(lengths))
+    starts = [float(slots.starts[end - length]) for end, length in zip(after, lengths, strict=True)]
+    ends = [float(slots.ends[end - 1]) for end in after]
+    return float((slots.ends - slots.starts).sum()), *_spans(starts, ends)
+
+
+def _spans(starts: list[float], ends: list[float]) -> tuple[list[float], float]:
     spans = [end - start for start, end in zip(starts, ends, strict=True)]
-    return busy, spans, max(ends, default=0.0) - min(starts, default=0.0)
+    return spans, max(ends, default=0.0) - min(starts, default=0.0)
 
 
 def ideal_bubble(

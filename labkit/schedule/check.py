@@ -5,10 +5,14 @@ its two halves) on every stage, on the rank that holds the stage, in an order in
 """
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from labkit.schedule.action import Action, Kind, ScheduleError
-from labkit.schedule.grid import format_grid, progress_grid, steps
+from labkit.schedule.grid import format_grid, progress_grid
 from labkit.schedule.order import Schedule
+
+if TYPE_CHECKING:
+    from labkit.schedule.waves import Waves
 
 _BEFORE, _AFTER = 8, 8  # cells shown on either side of a fault
 
@@ -20,17 +24,47 @@ def check(schedule: Schedule) -> None:
     forward, a weight half before its input half, a full backward beside halves, a broken overlapped pair, a missing
     action, a deadlock. The message shows the ranks' orders with the guilty row marked.
     """
-    done: set[Action] = set()
+    check_orders(schedule)
+    if _waves(schedule).stuck(schedule):
+        raise ScheduleError(deadlock(schedule))
+
+
+def check_orders(schedule: Schedule) -> None:
+    """As `check`, without looking for a deadlock, which `simulate` finds by itself."""
+    gone = [dict.fromkeys(range(schedule.num_microbatches), "") for _ in schedule.placement]
     for rank, order in enumerate(schedule.orders):
+        here = {stage: gone[stage] for stage in schedule.stages_of(rank)}
+        try:
+            for stage, kind, microbatch in order:
+                here[stage][microbatch] += kind
+        except KeyError:  # a stage that is not here, or no such microbatch
+            _find_fault(schedule)
+    if any(not _WHOLE.issuperset(row.values()) for row in gone):
+        _find_fault(schedule)
+    _check_pairs(schedule)
+
+
+_WHOLE = {"FB", "FIW"}
+"""What a microbatch goes through on a stage."""
+
+
+def _find_fault(schedule: Schedule) -> None:
+    """Raise the first fault, action by action; there is one."""
+    for rank, order in enumerate(schedule.orders):
+        done: set[Action] = set()
         for step, action in enumerate(order):
             fault = _misplaced(schedule, rank, action) or _out_of_order(done, action)
             if fault:
                 raise ScheduleError(_shown(schedule, rank, step, fault))
             done.add(action)
     _check_pairs(schedule)
-    _check_complete(schedule, done)
-    if steps(schedule).stuck(schedule):
-        raise ScheduleError(deadlock(schedule))
+    _check_complete(schedule, {action for order in schedule.orders for action in order})
+
+
+def _waves(schedule: Schedule) -> "Waves":
+    from labkit.schedule.waves import waves  # which loads numpy
+
+    return waves(schedule)
 
 
 def _misplaced(schedule: Schedule, rank: int, action: Action) -> str | None:
@@ -46,7 +80,7 @@ def _misplaced(schedule: Schedule, rank: int, action: Action) -> str | None:
 
 
 def _out_of_order(done: set[Action], action: Action) -> str | None:
-    """What is wrong with running `action` after `done`. A stage's work is all on one rank, so that set is enough."""
+    """What is wrong with running `action` after `done`, the rank's actions before it."""
     if action in done:
         return "it runs twice, remove one"
     if action.kind == Kind.FORWARD:
@@ -71,6 +105,8 @@ def _kinds(stage: int, microbatch: int) -> tuple[Action, Action, Action, Action]
 
 def _check_pairs(schedule: Schedule) -> None:
     """An overlapped pair is a forward and the backward right after it in one rank's order."""
+    if not schedule.overlapped:
+        return
     neighbours = {pair for order in schedule.orders for pair in pairwise(order)}
     for pair in schedule.overlapped:
         halves = (pair.forward.kind, pair.backward.kind)
@@ -116,8 +152,8 @@ def _shown(schedule: Schedule, rank: int, step: int, fault: str) -> str:
 
 def deadlock(schedule: Schedule) -> str:
     """The message for a schedule whose ranks wait for each other: how far each came, and what it waits for."""
-    reached = steps(schedule)
-    made = {slot.action for slots in reached.slots(schedule) for slot in slots}
+    reached = _waves(schedule)
+    made = {action for rank, order in enumerate(schedule.orders) for action in order[: len(reached.reached(rank))]}
     notes = {
         rank: f"next {action}, waits for {_awaited(schedule, made, action)}"
         for rank, action in reached.stuck(schedule).items()

@@ -2,18 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 
-from labkit.schedule.action import Kind
 from labkit.schedule.order import Schedule
-from labkit.schedule.progress import Progress, progress
 
 _IDLE = "."
 # Columns shown: an error in a long schedule should fit a screen.
 _MAX_COLUMNS = 16
 
 
-def steps(schedule: Schedule) -> Progress:
-    """How far each rank gets when every action takes one step and messages none."""
-    return progress(schedule, [dict.fromkeys(Kind, 1.0)] * schedule.num_stages)
+def cells(schedule: Schedule, idle: str = _IDLE) -> list[list[str]]:
+    """Every rank's actions by step, as far as it gets, when each takes one step and messages none."""
+    from labkit.schedule.waves import waves  # which loads numpy
+
+    reached, rows = waves(schedule), []
+    for rank, order in enumerate(schedule.orders):
+        steps = reached.reached(rank)
+        row = [idle] * (steps[-1] if steps else 0)
+        for step, action in zip(steps, order, strict=False):
+            row[step - 1] = str(action)
+        rows.append(row)
+    return rows
 
 
 def schedule_grid(schedule: Schedule, *, start: int = 0, num_columns: int = _MAX_COLUMNS) -> str:
@@ -25,7 +32,7 @@ def schedule_grid(schedule: Schedule, *, start: int = 0, num_columns: int = _MAX
         rank 0  0F0 0F1  .  0B0 0F2 0B1  .  0B2
         rank 1   .  1F0 1B0 1F1 1B1 1F2 1B2  .
     """
-    return format_grid(_rows(schedule), start=start, num_columns=num_columns)
+    return format_grid(cells(schedule), start=start, num_columns=num_columns)
 
 
 def format_grid(
@@ -54,19 +61,8 @@ def format_grid(
     return "\n".join(lines)
 
 
-def _rows(schedule: Schedule) -> list[list[str]]:
-    """The cells of each rank, by step, as far as it gets."""
-    rows = []
-    for own in steps(schedule).slots(schedule):
-        row = [_IDLE] * int(max((slot.end for slot in own), default=0))
-        for slot in own:
-            row[int(slot.start)] = str(slot.action)
-        rows.append(row)
-    return rows
-
-
 def progress_grid(schedule: Schedule, notes: Mapping[int, str]) -> str:
     """The grid of a schedule that gets stuck, up to where it stands, with a note for each rank that waits."""
-    rows = _rows(schedule)
+    rows = cells(schedule)
     length = max(len(row) for row in rows)
     return format_grid(rows, notes=notes, start=max(0, length - _MAX_COLUMNS))

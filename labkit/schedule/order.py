@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Self
 
-from labkit.schedule.action import Action, Overlap, ScheduleError
+from labkit.schedule.action import Action, Kind, Overlap, ScheduleError
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +31,11 @@ class Schedule:
     orders: tuple[tuple[Action, ...], ...]
     overlapped: frozenset[Overlap] = frozenset()
 
+    def __hash__(
+        self,
+    ) -> int:  # equal schedules are equal here too; hashing 65 000 actions takes as long as a simulation
+        return hash((self.name, self.num_microbatches, self.placement))
+
     @property
     def num_ranks(self) -> int:
         """Pipeline ranks, often called pp or p."""
@@ -44,6 +49,24 @@ class Schedule:
     def stages_of(self, rank: int) -> tuple[int, ...]:
         """The stages that live on `rank`, ascending."""
         return tuple(stage for stage, home in enumerate(self.placement) if home == rank)
+
+    def sender_of(self, action: Action) -> Action | None:
+        """The action on another rank whose message this one needs; a backward stands for itself or its input half."""
+        return self._neighbour(action, -1)
+
+    def receiver_of(self, action: Action) -> Action | None:
+        """The action on another rank that needs this one's message."""
+        return self._neighbour(action, 1)
+
+    def _neighbour(self, action: Action, ahead: int) -> Action | None:
+        """The same action one stage on (1) or back (-1), in its own direction, if that is on another rank."""
+        stage, kind, microbatch = action
+        if kind is Kind.BACKWARD_WEIGHT:
+            return None
+        other, placement = stage + (ahead if kind is Kind.FORWARD else -ahead), self.placement
+        if not 0 <= other < len(placement) or placement[other] == placement[stage]:
+            return None
+        return Action(other, kind, microbatch)
 
     def __repr__(self) -> str:
         return (

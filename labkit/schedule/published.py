@@ -5,9 +5,10 @@ first to last"; when it does so is left to the dependencies. Where PyTorch runs 
 PyTorch's (tested), including where PyTorch departs from the paper.
 """
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, zip_longest
+from functools import partial
+from itertools import chain, count, repeat
 
 from labkit.schedule.action import Action, Kind, Overlap
 from labkit.schedule.registry import Shape, pipeline_schedule
@@ -17,9 +18,8 @@ F, B, I, W = Kind  # the letters of the papers
 
 def alternate(forwards: Sequence[Action], backwards: Sequence[Action], warmup: int) -> Iterator[Action]:
     """`warmup` forwards, then one forward, one backward in turn, then the backwards that are left."""
-    yield from forwards[:warmup]
-    rest = zip_longest(forwards[warmup:], backwards)
-    yield from (action for pair in rest for action in pair if action is not None)
+    rest = forwards[warmup:]
+    return chain(forwards[:warmup], chain.from_iterable(zip(rest, backwards)), backwards[len(rest) :])
 
 
 def with_weights(order: Iterable[Action], delay: int) -> Iterator[Action]:
@@ -30,13 +30,18 @@ def with_weights(order: Iterable[Action], delay: int) -> Iterator[Action]:
         if action.kind is I:
             waiting.append(action)
             if len(waiting) > delay:
-                yield waiting.popleft()._replace(kind=W)
-    yield from (action._replace(kind=W) for action in waiting)
+                yield _weight_half(waiting.popleft())
+    yield from map(_weight_half, waiting)
+
+
+def _weight_half(half: Action) -> Action:
+    return Action(half.stage, W, half.microbatch)
 
 
 def on_stage(stage: int, kind: Kind, microbatches: Iterable[int]) -> list[Action]:
     """The same kind of action for several microbatches."""
-    return [Action(stage, kind, microbatch) for microbatch in microbatches]
+    make = partial(tuple.__new__, Action)  # half the time of Action(...), and most of what a schedule takes to make
+    return list(map(make, zip(repeat(stage), repeat(kind), microbatches)))
 
 
 # --- one stage per rank ----------------------------------------------------------------------------------------------
@@ -197,15 +202,13 @@ class _Counting:
     """Numbers the microbatches: the n-th action of a kind on a stage is for microbatch n. B counts as I."""
 
     def __init__(self) -> None:
-        self._seen: Counter[tuple[int, Kind]] = Counter()
+        self._numbers: defaultdict[tuple[int, Kind], Iterator[int]] = defaultdict(count)
 
     def __call__(self, stage: int, kind: Kind) -> Action:
-        counted = (stage, I if kind is B else kind)
-        self._seen[counted] += 1
-        return Action(stage, kind, self._seen[counted] - 1)
+        return Action(stage, kind, next(self._numbers[stage, I if kind is B else kind]))
 
-    def each(self, stage: int, kinds: Iterable[Kind]) -> Iterator[Action]:
-        return (self(stage, kind) for kind in kinds)
+    def each(self, stage: int, kinds: Iterable[Kind]) -> list[Action]:
+        return [self(stage, kind) for kind in kinds]
 
 
 def _legs(rank: int, shape: Shape) -> tuple[int, int]:
@@ -272,7 +275,7 @@ def dualpipev(rank: int, shape: Shape) -> Iterator[Action | Overlap]:
     yield from (act(stage, B) for stage in stages[: rank + 1])
     halves = [act(stage, I) for stage in [*stages[rank + 1 :], *[down] * below]]
     first, later = halves[: rank + 1], halves[rank + 1 :]
-    weights = [half._replace(kind=W) for half in halves]
+    weights = list(map(_weight_half, halves))
     yield from first
     yield from (action for pair in zip(weights, later, strict=False) for action in pair)
     yield from weights[len(later) :]

@@ -15,6 +15,7 @@ PyTorch takes 0 microbatches for GPipe and fails with an assertion elsewhere; he
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from labkit.schedule.action import Action, Overlap, ScheduleError
@@ -108,14 +109,20 @@ def generate(name: str, num_ranks: int, num_microbatches: int, virtual: int | No
     if trouble:
         raise ScheduleError(trouble)
     spec = SCHEDULES[name]
-    shape = _shape(spec, num_ranks, num_microbatches, virtual)
-    rows = [list(spec.order(rank, shape)) for rank in range(num_ranks)]
+    return _generated(spec, _shape(spec, num_ranks, num_microbatches, virtual))
+
+
+@lru_cache(maxsize=8)
+def _generated(spec: Spec, shape: Shape) -> Schedule:
+    """A schedule is frozen, so whoever asks for the same one gets the same one."""
+    rows = [list(spec.order(rank, shape)) for rank in range(shape.num_ranks)]
+    paired = any(Overlap in set(map(type, row)) for row in rows)
     return Schedule(
-        name=name,
-        num_microbatches=num_microbatches,
-        placement=place(num_ranks, shape.virtual, spec.placement),
-        orders=tuple(map(flatten, rows)),
-        overlapped=pairs_in(rows),
+        name=spec.name,
+        num_microbatches=shape.num_microbatches,
+        placement=place(shape.num_ranks, shape.virtual, spec.placement),
+        orders=tuple(map(flatten if paired else tuple, rows)),
+        overlapped=pairs_in(rows) if paired else frozenset(),
     )
 
 

@@ -12,7 +12,7 @@ import traitlets
 from labkit.trace import Trace
 from labkit.view.esm import join_modules, stylesheet
 from labkit.view.player import Player
-from labkit.view.sends import AllReduce, all_reduces, count_messages
+from labkit.view.sends import MAX_SENDS, AllReduce, all_reduces, count_messages
 
 HOW = (
     "Set grad_sync='ring', 'tree' or 'gather' in the Plan (with dp 2 or more): "
@@ -23,9 +23,7 @@ HOW = (
 class AllReduceScene(Player):
     """Ranks on a ring or tree, chunks that fly between them, and the sums they hold."""
 
-    _esm = join_modules(
-        "clock", "markup", "fills", "linking", "scene", "quantities", "all_reduce_geometry", "all_reduce"
-    )
+    _esm = join_modules("all_reduce")
     _css = stylesheet("player", "scene")
 
     calls = traitlets.List().tag(sync=True)
@@ -48,7 +46,7 @@ def all_reduce(trace: Trace, *, step: int | None = None, title: str | None = Non
         missing="" if calls else _missing(trace),
     )
     num_shown = sum(len(call.sends) for call in calls)
-    if num_shown < (num_all := count_messages(trace)):
+    if calls and num_shown < (num_all := count_messages(trace)):
         scene.notes = [*scene.notes, f"Only the first {num_shown:,} of {num_all:,} messages are shown."]
     return scene
 
@@ -62,6 +60,11 @@ def _missing(trace: Trace) -> str:
     """Why there is nothing to show, and what to set."""
     if trace.events.is_empty():
         return "Nothing to draw: this trace holds no events."
+    if num_messages := count_messages(trace):
+        return (
+            f"One step's all-reduces take {num_messages:,} messages or a part of them, more than can be shown "
+            f"({MAX_SENDS:,}): fewer ranks, or grad_sync='tree', send fewer."
+        )
     dp = int((trace.meta.plan or {}).get("dp", 1))
     if dp < 2 and not (trace.events["axis"] == "dp").any():
         return f"This run has one replica, so no gradients were averaged. {HOW}"

@@ -7,8 +7,9 @@ every microbatch. What is drawn are the samples the ranks really got, in the ord
 import numpy as np
 import polars as pl
 
+from labkit.digits import SIDE, digits
 from labkit.trace import Trace
-from labkit.view.figures import Chart, blank_chart, say_instead
+from labkit.view.chart import Chart, blank_chart, say_instead
 from labkit.view.theme import Theme
 
 MAX_STRIPS = 16
@@ -66,6 +67,4 @@ def pictures_of(trace: Trace) -> np.ndarray | None:
     """The images that the trace's samples are indices of, (1797, 8, 8); None unless it trained on the digits."""
     if not str((trace.meta.plan or {}).get("task", "")).startswith("digits"):
         return None
-    from sklearn.datasets import load_digits  # only who wants thumbnails waits for scikit-learn
-
-    return load_digits().images
+    return digits()[0].reshape(-1, SIDE, SIDE)

@@ -31,9 +31,7 @@ HOW = "Load events name their samples when the Plan's `record` holds 'compute', 
 class BatchFlow(Player):
     """Thumbnails that fly, microbatches that are worked on, gradients that are averaged."""
 
-    _esm = join_modules(
-        "clock", "markup", "fills", "linking", "scene", "quantities", "batch_flow_geometry", "batch_flow"
-    )
+    _esm = join_modules("batch_flow")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # images: one byte a pixel; samples: the dataset index of each image

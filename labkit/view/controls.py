@@ -9,7 +9,7 @@ captures output: under Voila that hangs at random while a page loads.
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import anywidget
@@ -17,13 +17,18 @@ import ipywidgets
 import traitlets
 
 from labkit.trace import Trace
+from labkit.view.chart import chart_widget
 from labkit.view.esm import join_modules, stylesheet
-from labkit.view.figures import loss_figure, mime_bundle
+from labkit.view.fields import Group, form_groups, start_values
+from labkit.view.figures import loss_figure
 from labkit.view.report import report
+from labkit.view.sharing import shared_text, values_of
+from labkit.view.tabs import close_all
 from labkit.view.timeline import timeline
 
-Progress = Callable[[Sequence[int], int], None]
-"""`progress(steps_done, num_steps)`: how many steps each rank has finished. May be called from any thread."""
+Progress = Callable[..., None]
+"""`progress(steps_done, num_steps, place=0, wait_s=None)`: how many steps each rank has finished; while the run
+waits for others, its place in line and about how long. May be called from any thread."""
 
 PlanFrom = Callable[[dict[str, Any]], Any]
 """Form values -> a plan, or a ValueError that tells the way out. `plan_values` makes plan fields of form values."""
@@ -35,107 +40,33 @@ Show = Callable[[Trace, str], Sequence[ipywidgets.Widget]]
 """`show(trace, theme)` -> what stands below the form after a run."""
 
 
-@dataclass(frozen=True)
-class Field:
-    """One input of the form. `kind`: number, choice, slider (over `choices`) or switch.
-
-    One with `needs` applies while that field is set.
-    """
-
-    name: str
-    label: str
-    kind: str
-    value: Any
-    help: str = ""
-    choices: tuple[tuple[Any, str], ...] = ()
-    low: float | None = None
-    high: float | None = None
-    needs: str = ""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Fields that belong together, under one heading."""
-
-    title: str
-    fields: tuple[Field, ...] = field(default=())
-
-
-DEGREES = tuple((n, str(n)) for n in (1, 2, 3, 4, 6, 8))
-CHOICES = {
-    "task": ("digits",),
-    "schedule": ("1f1b", "gpipe"),
-    "optimizer": ("sgd", "adam", "adamw"),
-    "link": (),
-}
-"""What the choices offer unless `lab_panel` is told more."""
-
-
-def form_groups(choices: Mapping[str, Sequence[str]] | None = None) -> tuple[Group, ...]:
-    """The form: what is trained, how it is spread, how fast it goes. Field names are those of a Plan."""
-    offered = CHOICES | dict(choices or {})
-    known = {name: tuple((value, value) for value in values) for name, values in offered.items()}
-
-    def first(name: str) -> str:
-        """Our own first choice if it is offered, else theirs."""
-        return CHOICES[name][0] if CHOICES[name][0] in offered[name] else offered[name][0]
-
-    trained = (
-        Field("task", "Task", "choice", first("task"), choices=known["task"]),
-        Field("layers", "Layers", "number", 8, low=1, high=64),
-        Field("global_batch", "Global batch", "number", 64, "samples of one step, over all replicas", low=1, high=4096),
-        Field("steps", "Steps", "number", 3, low=1, high=1000),
-        Field("optimizer", "Optimizer", "choice", first("optimizer"), choices=known["optimizer"]),
-        Field("lr", "Learning rate", "number", None, "empty: the optimizer's own", low=0),
-    )
-    spread = (
-        Field("dp", "Data parallel", "choice", 1, "replicas, each with a share of the batch", DEGREES),
-        Field("tp", "Tensor parallel", "choice", 1, "ranks that share each weight matrix", DEGREES),
-        Field("pp", "Pipeline", "choice", 4, "stages, each with a run of layers", DEGREES),
-        Field("zero", "ZeRO", "choice", 0, "what replicas share out", _ZERO),
-        Field("schedule", "Schedule", "choice", first("schedule"), choices=known["schedule"], needs="pp"),
-        Field("microbatches", "Microbatches", "number", 8, "pieces of a replica's batch", low=1, high=256),
-    )
-    speed = (
-        Field("paced", "Set durations", "switch", True, "every operation takes a set time; else this machine's own"),
-        Field(
-            "forward_ms", "Forward, ms", "number", 20, "of one rank, one microbatch", low=0, high=5000, needs="paced"
-        ),
-        Field("backward_ms", "Backward, ms", "number", 40, low=0, high=5000, needs="paced"),
-        Field("link", "Link", "choice", "", "emulated between all ranks", (("", "this machine"), *known["link"])),
-        Field("time_scale", "Time scale", "number", 1, "all set speeds are so many times slower", low=1, high=1e6),
-    )
-    return Group("What is trained", trained), Group("How it is spread", spread), Group("How fast it goes", speed)
-
-
-_ZERO = ((0, "0: nothing (DDP)"), (1, "1: optimizer state"), (2, "2: and gradients"), (3, "3: and parameters"))
-
-
-def plan_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A form's values as the fields of a Plan: pace as text, what does not apply left out."""
-    plan = {name: value for name, value in values.items() if name not in ("paced", "forward_ms", "backward_ms")}
-    if values["paced"]:
-        plan["pace"] = f"forward={values['forward_ms']:g}ms,backward={values['backward_ms']:g}ms"
-    if plan["pp"] == 1:
-        del plan["schedule"]
-    return {name: value for name, value in plan.items() if value not in (None, "")}
+Nearest = Callable[[dict[str, Any]], tuple[dict[str, Any], str] | None]
+"""Form values that cannot run -> the nearest ones that can, and what changes in words; None: nothing near is known."""
 
 
 class Form(anywidget.AnyWidget):
     """The inputs, Run and Cancel, and how far the ranks are. `static/controls.js` lays it out."""
 
-    _esm = join_modules("markup", "controls")
+    _esm = join_modules("markup", "address", "controls")
     _css = stylesheet("player", "controls")
 
+    heading = traitlets.Unicode().tag(sync=True)
     groups = traitlets.List().tag(sync=True)
     presets = traitlets.Dict().tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     problem = traitlets.Unicode().tag(sync=True)  # why this plan cannot run
+    nearest = traitlets.Dict().tag(sync=True)  # {values, words}: the nearest that can
     plan_text = traitlets.Unicode().tag(sync=True)  # the plan, when it can
+    link_name = traitlets.Unicode().tag(sync=True)  # what the page's address calls this form; empty: it is not there
+    link_text = traitlets.Unicode().tag(sync=True)  # the values as a short text
+    run_text = traitlets.Unicode("Run").tag(sync=True)
+    is_run_here = traitlets.Bool(True).tag(sync=True)  # else another form of the page has the Run button
     state = traitlets.Enum(("idle", "running", "cancelling"), "idle").tag(sync=True)
     failure = traitlets.Unicode().tag(sync=True)  # how the last run ended, unless well
     steps_done = traitlets.List().tag(sync=True)
     num_steps = traitlets.Int().tag(sync=True)
+    place = traitlets.Int().tag(sync=True)  # in line, while others run; 0: its own ranks are at work
+    wait_s = traitlets.Float(None, allow_none=True).tag(sync=True)  # about how long that will last
     page_theme = traitlets.Unicode("light").tag(sync=True)  # the browser's word
     theme = traitlets.Enum(("auto", "light", "dark"), "auto").tag(sync=True)
 
@@ -145,8 +76,18 @@ class Lab(ipywidgets.VBox):
 
     trace = traitlets.Any(None, allow_none=True)
 
-    def __init__(self, run: Run, plan_from: PlanFrom, form: Form, show: Show):
+    def __init__(
+        self,
+        run: Run,
+        plan_from: PlanFrom,
+        form: Form,
+        show: Show,
+        *,
+        nearest: Nearest | None = None,
+        groups: Sequence[Group] = (),
+    ):
         self.form = form
+        self._nearest, self._groups = nearest, groups
         self._run, self._plan_from, self._show_trace = run, plan_from, show
         self._cancelled = threading.Event()
         self._thread: threading.Thread | None = None
@@ -162,7 +103,7 @@ class Lab(ipywidgets.VBox):
             return
         self._cancelled = threading.Event()
         self.form.set_trait("failure", "")
-        self.form.steps_done, self.form.state = [], "running"
+        self.form.steps_done, self.form.place, self.form.state = [], 0, "running"
         self._thread = threading.Thread(target=self._work, args=(dict(self.form.values), self._cancelled), daemon=True)
         self._thread.start()
 
@@ -178,17 +119,36 @@ class Lab(ipywidgets.VBox):
             self._thread.join(timeout_s)
 
     def _check(self, _: Any = None) -> None:
+        values = dict(self.form.values)
+        self.form.link_text, self.form.nearest = shared_text(self._groups, values), {}
         try:
-            plan = self._plan_from(dict(self.form.values))
+            plan = self._plan_from(values)
         except (ValueError, TypeError, KeyError) as error:
             self.form.problem, self.form.plan_text = str(error), ""
+            if self._nearest:
+                threading.Thread(target=self._look_near, args=(values,), daemon=True).start()
         else:
             self.form.problem, self.form.plan_text = "", str(plan)
 
+    def _look_near(self, values: dict[str, Any]) -> None:
+        """The search takes a moment; its answer counts only while the form still holds what was asked about."""
+        found = self._nearest(values)
+        if found and self.form.values == values:
+            self.form.nearest = {"values": found[0], "words": found[1]}
+
     def _on_message(self, _: Any, message: dict[str, Any], __: Any) -> None:
+        if message.get("do") == "take":
+            self.take(str(message.get("text", "")))
         action = {"run": self.start, "cancel": self.cancel}.get(message.get("do"))
         if action:
             action()
+
+    def take(self, text: str) -> None:
+        """Fill the form with what `form.link_text` said elsewhere; one that cannot be read is told."""
+        try:
+            self.form.values = values_of(self._groups, text)
+        except ValueError as error:
+            self.form.failure = str(error)
 
     def _work(self, values: dict[str, Any], cancelled: threading.Event) -> None:
         try:
@@ -199,10 +159,17 @@ class Lab(ipywidgets.VBox):
                 self._show(trace)
         except BaseException as error:  # whatever ends the run, the page must say so and come back to life
             self.form.failure = "Cancelled. The ranks were stopped." if cancelled.is_set() else _told(error)
+            self._show_what_was_recorded(getattr(error, "trace", None))
         finally:
             self.form.state = "idle"
 
-    def _progress(self, steps_done: Sequence[int], num_steps: int) -> None:
+    def _show_what_was_recorded(self, trace: Trace | None) -> None:
+        """After a fault: the events until then."""
+        if trace is not None and trace.events.height:
+            self._show(trace)
+
+    def _progress(self, steps_done: Sequence[int], num_steps: int, place: int = 0, wait_s: float | None = None) -> None:
+        self.form.wait_s, self.form.place = wait_s, place
         steps = [int(done) for done in steps_done]
         if steps != self.form.steps_done or num_steps != self.form.num_steps:
             self.form.num_steps, self.form.steps_done = int(num_steps), steps
@@ -211,7 +178,7 @@ class Lab(ipywidgets.VBox):
         theme = "dark" if self.form.page_theme == "dark" else "light"
         old, self._results.children = self._results.children, tuple(self._show_trace(trace, theme))
         for widget in old:
-            widget.close()
+            close_all(widget)
         self.trace = trace
 
 
@@ -221,35 +188,38 @@ def lab_panel(
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     choices: Mapping[str, Sequence[str]] | None = None,
-    facts: Callable[[Trace], Mapping[str, str]] | None = None,
+    show: Show | None = None,
+    nearest: Nearest | None = None,
+    link_name: str = "",
+    heading: str = "",
 ) -> Lab:
-    """The dashboard. `presets`: form values by name, each a button; `choices`: what task, schedule, optimizer and link
-    offer; `facts`: more numbers to show of a trace."""
+    """The form and what comes of it.
+
+    presets: form values by name, each a button, over those the form opens with. choices: what task, schedule, link and
+    so on offer. show: what stands below after a run. link_name: the form's name in the page's address.
+    """
     groups = form_groups(choices)
-    values = {one.name: one.value for group in groups for one in group.fields}
+    values = start_values(groups)
     unknown = sorted({name for preset in (presets or {}).values() for name in preset} - set(values))
     if unknown:
         raise ValueError(f"a preset sets {', '.join(unknown)}: the form's fields are {', '.join(values)}")
-    plain_presets = {name: dict(preset) for name, preset in (presets or {}).items()}
-    form = Form(groups=[asdict(group) for group in groups], presets=plain_presets, values=values)
-
-    def show(trace: Trace, theme: str) -> list[ipywidgets.Widget]:
-        return [
-            timeline(trace, step=_opening_step(trace)),
-            report(trace, facts=facts(trace) if facts else None),
-            chart_widget(loss_figure(trace, theme=theme)),
-        ]
-
-    return Lab(run, plan_from, form, show)
+    whole_presets = {name: values | dict(preset) for name, preset in (presets or {}).items()}
+    form = Form(
+        groups=[asdict(group) for group in groups],
+        presets=whole_presets,
+        values=values,
+        link_name=link_name,
+        heading=heading,
+    )
+    return Lab(run, plan_from, form, show or show_briefly, nearest=nearest, groups=groups)
 
 
-def chart_widget(figure: Any) -> ipywidgets.Output:
-    """A plain figure as a widget. Its output is set, not captured (capturing can hang a Voila page)."""
-    outputs = ({"output_type": "display_data", "data": mime_bundle(figure), "metadata": {}},)
-    return ipywidgets.Output(outputs=outputs)
+def show_briefly(trace: Trace, theme: str) -> list[ipywidgets.Widget]:
+    """A timeline, the numbers, the loss."""
+    return [timeline(trace, step=opening_step(trace)), report(trace), chart_widget(loss_figure(trace, theme=theme))]
 
 
-def _opening_step(trace: Trace) -> int | None:
+def opening_step(trace: Trace) -> int | None:
     """The second step, where there is one: the first also pays for starting, and all together are too small to read."""
     steps = trace.events["step"].drop_nulls().unique().sort()
     return int(steps[1]) if len(steps) > 1 else None

@@ -2,10 +2,11 @@
 
 In: names of modules in `static/`. Out: the text of one module for anywidget, which takes exactly one.
 
-The files are ordinary ES modules, so node tests and editors read them as they are. Joining them needs only this:
-imports between them are dropped (all names now live in one scope), and so is the word `export`, except in front of the
-default export of the last file. What it asks of the files: an import or export stands at the start of a line, nothing
-is renamed while imported, and no two files use the same top-level name (a test checks that).
+The files are ordinary ES modules, so node tests and editors read them as they are. Joining them needs only this: a
+module is put after those it imports; imports between them are dropped (all names now live in one scope), and so is the
+word `export`, except in front of the default export of the last file. What it asks of the files: an import or export
+stands at the start of a line, nothing is renamed while imported, and no two files use the same top-level name (a test
+checks that).
 """
 
 import re
@@ -14,14 +15,23 @@ from pathlib import Path
 
 STATIC = Path(__file__).with_name("static")
 
-_IMPORT = re.compile(r'^import\s[^;]*?from\s+"\./[\w./]+";\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import\s[^;]*?from\s+"\./([\w./]+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export\s+(?!default\b)", re.MULTILINE)
 
 
 @cache
 def join_modules(*names: str) -> str:
-    """The modules `static/<name>.js`, in order, as one. A module comes after those it imports."""
-    return "\n".join(_body(name) for name in names)
+    """The modules `static/<name>.js` and all they import as one."""
+    return "\n".join(_body(name) for name in with_imports(*names))
+
+
+def with_imports(*names: str) -> list[str]:
+    """These modules and all they import, each once, after those it imports itself."""
+    found: dict[str, None] = {}
+    for name in names:
+        for one in (*with_imports(*_IMPORT.findall(_text(name))), name):
+            found.setdefault(one)
+    return list(found)
 
 
 @cache
@@ -31,5 +41,8 @@ def stylesheet(*names: str) -> str:
 
 
 def _body(name: str) -> str:
-    text = (STATIC / f"{name}.js").read_text(encoding="utf-8")
-    return f"// --- {name}.js\n" + _EXPORT.sub("", _IMPORT.sub("", text))
+    return f"// --- {name}.js\n" + _EXPORT.sub("", _IMPORT.sub("", _text(name)))
+
+
+def _text(name: str) -> str:
+    return (STATIC / f"{name}.js").read_text(encoding="utf-8")

@@ -1,68 +1,45 @@
-"""Charts: pure functions from a trace to a plotly figure. No `.show()`, and no numbers worked out while drawing.
+"""Charts of one trace: pure functions to a plotly figure. No `.show()`, and no numbers worked out while drawing.
 
-In: a `Trace`. Out: a `Chart`, an ordinary `go.Figure` that, displayed in a notebook, loads nothing from elsewhere and
-offers no button that would send the data away.
+In: a `Trace`. Out: a `Chart`. Displayed, charts follow the page's theme; `theme` is for those written to a file.
 """
 
 import math
-import textwrap
-from typing import Any
+from typing import Any, Literal
 
-import plotly.graph_objects as go
+import numpy as np
 import polars as pl
 
 from labkit import analysis
+from labkit.analysis.loss_times import loss_times_ns
 from labkit.analysis.memory import HELD
 from labkit.trace import Trace
-from labkit.view.player import source_badge
-from labkit.view.theme import HELD_LOOKS, Look, Theme, look, template
-
-NOTE_WIDTH = 44
-"""Characters in a line of a note."""
-
-MIME = "application/vnd.plotly.v1+json"
-
-CONFIG = {
-    "displaylogo": False,
-    "showSendToCloud": False,  # on by default: a button that uploads the chart
-    "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
-}
+from labkit.view.chart import BAD, Chart, blank_chart, say_instead
+from labkit.view.theme import HELD_LOOKS, Look, Theme, look
 
 
-class Chart(go.Figure):
-    """A figure that displays as plotly's own mime type only: the page draws it with the plotly it already has."""
-
-    _ipython_display_ = None  # plotly's own comes first and shows the figure with its defaults, upload button included
-    _repr_html_ = None  # carries all of plotly.js, 5 MB
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, validate: bool = True, **kwargs: Any) -> dict:
-        return mime_bundle(self)
-
-
-def mime_bundle(figure: go.Figure) -> dict[str, Any]:
-    """What a notebook stores to show the figure."""
-    return {MIME: {**figure.to_plotly_json(), "config": CONFIG}, "text/plain": "a plotly figure"}
-
-
-def loss_figure(trace: Trace, *, theme: Theme = "light") -> Chart:
-    """The loss of every step. One step is a single dot; a trace without losses says so."""
+def loss_figure(trace: Trace, *, by: Literal["step", "time"] = "step", theme: Theme = "light") -> Chart:
+    """The loss of every step, against the steps or against the time at which the last rank had done them."""
     losses = trace.meta.losses
-    figure = blank_chart("Loss", trace, theme)
-    figure.update_layout(xaxis_title="step", yaxis_title="loss", height=320, hovermode="x")
-    figure.update_xaxes(dtick=1 if len(losses) <= 20 else None, range=[-0.4, max(len(losses), 2) - 0.6])
+    figure = blank_chart("Loss", trace, theme).update_layout(yaxis_title="loss", height=320, hovermode="x")
     if not losses:
         return say_instead(figure, "This trace holds no losses: nothing was trained.")
-    colour = look("forward").fill(theme)
-    figure.add_scatter(
-        x=list(range(len(losses))),
+    ends = loss_times_ns(trace) if by == "time" else None
+    if ends is not None and len(ends) < len(losses):
+        return say_instead(figure, "This trace does not say when its steps ended: set record='compute' in the Plan.")
+    scale, unit = time_unit(ends[-1]) if ends is not None else (1, "")
+    x = [end / scale for end in ends[: len(losses)]] if ends is not None else list(range(len(losses)))
+    figure.update_xaxes(title=f"time, {unit}" if ends is not None else "step", rangemode="tozero")
+    if ends is None:
+        figure.update_xaxes(dtick=1 if len(losses) <= 20 else None, range=[-0.4, max(len(losses), 2) - 0.6])
+    return figure.add_scatter(
+        x=x,
         y=list(losses),
+        customdata=list(range(len(losses))),
         mode="lines+markers",
-        line=dict(color=colour, width=2.5),
-        marker=dict(size=8),
-        hovertemplate="step %{x}: %{y:.6g}<extra></extra>",
+        line=dict(color=look("forward").fill(theme), width=2.5),
+        marker=dict(size=8 if len(losses) <= 60 else 4),
+        hovertemplate="step %{customdata}: %{y:.6g}<extra></extra>",
     )
-    return figure
 
 
 _BREAKDOWN = (
@@ -84,38 +61,56 @@ def breakdown_figure(trace: Trace, *, theme: Theme = "light") -> Chart:
     figure, table = blank_chart("Time of each rank", trace, theme), analysis.breakdown(trace)
     if table.is_empty() or not table["window_ns"].sum():
         return say_instead(figure, "This trace holds no computation and no syncs.")
-    scale, unit = _time_unit(table["window_ns"].max())
+    scale, unit = time_unit(table["window_ns"].max())
     for column, name, one in _BREAKDOWN:
         share = 100 * table[column] / table["window_ns"]
         hover = f"rank %{{y}}: %{{x:.4g}} {unit}, %{{customdata:.1f}} %<extra>{name}</extra>"
-        figure.add_bar(x=table[column] / scale, customdata=share, hovertemplate=hover, **_bar(table, name, one, theme))
+        figure.add_bar(
+            x=table[column] / scale, customdata=share, hovertemplate=hover, **bar_of(table["rank"], name, one, theme)
+        )
     return _rank_bars(figure, table.height, f"time, {unit}")
 
 
-def sync_figure(trace: Trace, *, theme: Theme = "light") -> Chart:
-    """Every collective and message: its bytes, and the time it took once all its ranks had come."""
-    figure, table = blank_chart("Sync time against bytes", trace, theme), analysis.bandwidth(trace)
+def sync_figure(trace: Trace, *, show: Literal["time", "bandwidth"] = "time", theme: Theme = "light") -> Chart:
+    """Every collective and message: its bytes, and the time it took once all its ranks had come, or its bandwidth."""
+    title, axis_title, column, unit = _SYNC_SHOWN[show]
+    figure, table = blank_chart(title, trace, theme), analysis.bandwidth(trace)
     timed = table.filter((pl.col("transfer_ns") > 0) & (pl.col("size_bytes") > 0))
     if timed.is_empty():
-        why = "Its syncs took no set time: set `link` in the Plan." if table.height else "It holds no syncs."
-        return say_instead(figure, f"No sync of this trace has bytes and a duration. {why}")
+        return say_instead(figure, f"No sync of this trace has bytes and a duration. {_no_sync_times(trace, table)}")
     kinds = timed.select("axis", "op").unique().sort("axis", "op").rows()
     for number, (axis, op) in enumerate(kinds):
         own = timed.filter((pl.col("axis") == axis) & (pl.col("op") == op))
         figure.add_scatter(
             x=own["size_bytes"],
-            y=own["transfer_ns"] / 1000,
-            customdata=own["bus_bytes_s"] / 1e6,
+            y=own[column] / unit,
+            customdata=np.column_stack([own["transfer_ns"] / 1000, own["bus_bytes_s"] / 1e6]),
             mode="markers",
             name=f"{axis} {'message' if op == 'send' else op}",
             marker=dict(size=9, symbol=_SYMBOLS[number % len(_SYMBOLS)], line=dict(width=1), opacity=0.75),
-            hovertemplate="%{x:,} bytes in %{y:,.4g} µs, %{customdata:,.4g} MB/s on the wire",
+            hovertemplate="%{x:,} bytes in %{customdata[0]:,.4g} µs, %{customdata[1]:,.4g} MB/s on the wire",
         )
     figure.update_xaxes(title="bytes of the whole tensor", **_log_axis(timed["size_bytes"]))
-    figure.update_yaxes(title="time, µs", **_log_axis(timed["transfer_ns"] / 1000))
+    figure.update_yaxes(title=axis_title, **_log_axis(timed[column] / unit))
     left_out = table.height - timed.height
-    _legend_below(figure.update_layout(height=480))
+    legend_below(figure.update_layout(height=480))
     return _remark(figure, f"{left_out:,} syncs that took no time are left out.") if left_out else figure
+
+
+def _no_sync_times(trace: Trace, table: pl.DataFrame) -> str:
+    """Why, given `analysis.bandwidth` of the trace."""
+    if table.height:
+        return "Its syncs took no set time: set `link` in the Plan."
+    if trace.of("sync").height:
+        return "Other ranks of its syncs are not in it, so when they came is not known."
+    return "It holds no syncs."
+
+
+_SYNC_SHOWN = {
+    "time": ("Sync time against bytes", "time, µs", "transfer_ns", 1e3),
+    "bandwidth": ("Bandwidth of syncs against bytes", "on the wire, MB/s", "bus_bytes_s", 1e6),
+}
+"""Title, title of the upright axis, column of `analysis.bandwidth`, and its unit."""
 
 
 def memory_figure(trace: Trace, *, limit_bytes: int | None = None, theme: Theme = "light") -> Chart:
@@ -126,22 +121,22 @@ def memory_figure(trace: Trace, *, limit_bytes: int | None = None, theme: Theme 
     total = pl.sum_horizontal(HELD)
     peaks = lanes.with_columns(total.alias("total")).sort("total", descending=True, maintain_order=True)
     peaks = peaks.unique("rank", keep="first", maintain_order=True).sort("rank")
-    scale, unit = _size_unit(max(peaks["total"].max(), limit_bytes or 0))
+    scale, unit = size_unit(max(peaks["total"].max(), limit_bytes or 0))
     for column, one in zip(HELD, HELD_LOOKS):
         hover = f"rank %{{y}}: %{{x:.4g}} {unit}<extra>{one.label}</extra>"
-        figure.add_bar(x=peaks[column] / scale, hovertemplate=hover, **_bar(peaks, one.label, one, theme))
+        figure.add_bar(x=peaks[column] / scale, hovertemplate=hover, **bar_of(peaks["rank"], one.label, one, theme))
     if limit_bytes:
         figure.add_vline(
-            limit_bytes / scale, line=dict(color="#c62f2f", width=2), annotation=dict(text="limit", yanchor="bottom")
+            limit_bytes / scale, line=dict(color=BAD[theme], width=2), annotation=dict(text="limit", yanchor="bottom")
         )
     return _rank_bars(figure, peaks.height, f"memory, {unit}")
 
 
-def _bar(table: pl.DataFrame, name: str, one: Look, theme: Theme) -> dict[str, Any]:
-    """A horizontal bar for every rank, with a look's colour and pattern."""
+def bar_of(places: pl.Series, name: str, one: Look, theme: Theme) -> dict[str, Any]:
+    """A horizontal bar for every place, with a look's colour and pattern."""
     pattern = dict(shape=_PATTERNS[one.pattern], fgcolor=one.text(theme), fgopacity=0.3, size=7, fillmode="overlay")
     marker = dict(color=one.fill(theme), pattern=pattern, line=dict(width=0.5, color=one.text(theme)))
-    return dict(y=table["rank"], name=name, orientation="h", marker=marker)
+    return dict(y=places, name=name, orientation="h", marker=marker)
 
 
 def _rank_bars(figure: Chart, num_ranks: int, title: str) -> Chart:
@@ -149,10 +144,11 @@ def _rank_bars(figure: Chart, num_ranks: int, title: str) -> Chart:
     figure.update_yaxes(title="rank", autorange="reversed", dtick=1 if num_ranks <= 32 else None, showgrid=False)
     figure.update_xaxes(title=title)
     height = 250 + max(28 * min(num_ranks, 16), min(8 * num_ranks, 1600))
-    return _legend_below(figure.update_layout(barmode="stack", bargap=0.25, height=height))
+    return legend_below(figure.update_layout(barmode="stack", bargap=0.25, height=height))
 
 
-def _legend_below(figure: Chart) -> Chart:
+def legend_below(figure: Chart) -> Chart:
+    """A legend below the plot, where it can wrap without covering anything."""
     legend = dict(yref="container", y=0, yanchor="bottom", traceorder="normal")
     return figure.update_layout(showlegend=True, legend=legend, margin_b=130)
 
@@ -171,24 +167,11 @@ def _log_axis(values: pl.Series) -> dict[str, Any]:
     return dict(type="log", tickvals=ticks, ticktext=[f"{tick:,.6g}" for tick in ticks])
 
 
-def _time_unit(longest_ns: float) -> tuple[float, str]:
+def time_unit(longest_ns: float) -> tuple[float, str]:
+    """(ns in it, its name) of the unit that suits times up to `longest_ns`."""
     return next(((ns, unit) for unit, ns in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if longest_ns >= 2 * ns), (1, "ns"))
 
 
-def _size_unit(most_bytes: float) -> tuple[int, str]:
+def size_unit(most_bytes: float) -> tuple[int, str]:
     sizes = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
     return next(((size, unit) for unit, size in sizes if most_bytes >= size), (1, "bytes"))
-
-
-def blank_chart(title: str, trace: Trace, theme: Theme) -> Chart:
-    """An empty chart with its title and, below it in small, what was run and where the times come from."""
-    what = trace.title.rpartition(" (")[0]
-    subtitle = f"{what} · times: {source_badge(trace.meta)}"
-    return Chart(layout=dict(template=template(theme), title=dict(text=title, subtitle=dict(text=subtitle))))
-
-
-def say_instead(figure: Chart, note: str) -> Chart:
-    """A note in place of data, in lines that a narrow page holds."""
-    figure.update_xaxes(visible=False).update_yaxes(visible=False)
-    figure.add_annotation(text="<br>".join(textwrap.wrap(note, NOTE_WIDTH)), showarrow=False, font_size=14)
-    return figure

@@ -28,9 +28,7 @@ HOW = (
 class MatrixShard(Player):
     """A weight that falls apart into its parts, products that grow, results that are joined and compared."""
 
-    _esm = join_modules(
-        "clock", "markup", "fills", "linking", "scene", "quantities", "matrix_shard_geometry", "matrix_shard"
-    )
+    _esm = join_modules("matrix_shard")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # matrices as 4-byte floats, row by row
@@ -87,6 +85,7 @@ def _plain(shard: Shard, number: int, columns: dict[str, bytes]) -> dict[str, An
         "max_difference": shard.max_difference,
         "largest": float(np.abs(shard.whole).max(initial=0)),
         "rows": list(shard.rows),
+        "feeds": shard.feeds,
     }
 
 
@@ -108,5 +107,5 @@ def _missing(trace: Trace) -> str:
         return f"This trace holds no values of weights, inputs and outputs. {HOW}"
     return (
         "No weight's captured input, parts and output fit together: values may be over the Plan's value_limit_bytes, "
-        f"or the matrices lie inside bigger layers. {HOW}"
+        f"or, with sequence parallelism, ranks keep only slices of the output. {HOW}"
     )

@@ -15,7 +15,7 @@ from labkit.view.chart import BAD, Chart, blank_chart, say_instead
 from labkit.view.figures import bar_of, legend_below, size_unit
 from labkit.view.theme import HELD_LOOKS, Look, Theme, template
 
-_COMPUTED = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes")
+_COMPUTED = ("param_bytes", "grad_bytes", "optimizer_bytes", "activation_bytes")
 
 
 def held_figure(traces: Mapping[str, Trace], *, theme: Theme = "light") -> Chart:

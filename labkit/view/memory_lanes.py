@@ -5,14 +5,13 @@ In: a `Trace` whose events carry the four byte columns. Out: a `MemoryLanes` wid
 
 from typing import Any
 
-import numpy as np
 import polars as pl
 import traitlets
 
 from labkit import analysis
-from labkit.analysis.memory import HELD
 from labkit.trace import Trace
 from labkit.view.esm import join_modules, stylesheet
+from labkit.view.held import held_columns
 from labkit.view.player import Player
 from labkit.view.theme import HELD_LOOKS, looks_for_js
 from labkit.view.timeline import rank_labels
@@ -23,20 +22,10 @@ HOW = "The Plan's `record` must hold 'memory', as it does by default."
 class MemoryLanes(Player):
     """One lane for every rank: a pile of four bands, the peak, and a limit where one is given."""
 
-    _esm = join_modules(
-        "geometry",
-        "clock",
-        "markup",
-        "fills",
-        "linking",
-        "scene",
-        "quantities",
-        "memory_lanes_geometry",
-        "memory_lanes",
-    )
+    _esm = join_modules("memory_lanes")
     _css = stylesheet("player", "scene")
 
-    columns = traitlets.Dict().tag(sync=True)  # t, row and the four of `analysis.memory.HELD`, by rank, then time
+    columns = traitlets.Dict().tag(sync=True)  # see held.py
     bands = traitlets.List().tag(sync=True)
     ranks = traitlets.List().tag(sync=True)
     counts = traitlets.List().tag(sync=True)  # rows of each rank
@@ -60,33 +49,19 @@ def memory_lanes(
     if step is not None and step not in [number for number, *_ in steps]:
         raise ValueError(f"step {step} is not in this trace: it has steps {[number for number, *_ in steps]}")
     ranks = rank_labels(trace)
-    lanes = _with_rows(trace, lanes)
-    counts = dict(lanes.group_by("rank").len().iter_rows())
+    held = held_columns(trace, lanes, ranks)
     return MemoryLanes(
         trace.meta,
         heading=heading,
-        columns=_columns(lanes),
+        columns=held.columns,
         bands=looks_for_js(HELD_LOOKS),
         ranks=ranks,
-        counts=[counts.get(one["rank"], 0) for one in ranks],
+        counts=held.counts,
         steps=steps,
         window=[float(trace.events["start_ns"].min()), float(max(trace.events["end_ns"].max(), lanes["t_ns"].max()))],
         limit_bytes=limit_bytes,
         step=step,
     )
-
-
-def _with_rows(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
-    """The lanes with the place in trace.events of the event whose end told each of them."""
-    told = trace.events.with_row_index("row").filter(pl.any_horizontal(pl.col(name).is_not_null() for name in HELD))
-    ends = told.group_by("rank", pl.col("end_ns").alias("t_ns")).agg(pl.col("row").last())
-    return lanes.join(ends, on=["rank", "t_ns"], how="left").sort("rank", "t_ns")
-
-
-def _columns(lanes: pl.DataFrame) -> dict[str, bytes]:
-    columns = {name: np.ascontiguousarray(lanes[name].to_numpy(), "<f8").tobytes() for name in HELD}
-    columns["t"] = np.ascontiguousarray(lanes["t_ns"].to_numpy(), "<f8").tobytes()
-    return columns | {"row": np.ascontiguousarray(lanes["row"].to_numpy(), "<u4").tobytes()}
 
 
 def _steps(trace: Trace) -> list[list[Any]]:

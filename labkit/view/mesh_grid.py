@@ -20,9 +20,7 @@ Axis = Literal["all", "pp", "dp", "tp"]
 class MeshGrid(Player):
     """Ranks on a grid that show what they do; links that light up while something travels on them."""
 
-    _esm = join_modules(
-        "geometry", "clock", "markup", "fills", "linking", "scene", "quantities", "mesh_grid_geometry", "mesh_grid"
-    )
+    _esm = join_modules("mesh_grid")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)

@@ -27,6 +27,7 @@ class Player(anywidget.AnyWidget):
     theme = traitlets.Enum(("auto", "light", "dark"), "auto").tag(sync=True)
     selected = traitlets.Int(-1).tag(sync=True)  # the clicked event's place in trace.events; -1: none
     link_group = traitlets.Unicode().tag(sync=True)  # players of one group share moment and selection
+    saved = traitlets.List(traitlets.Unicode()).tag(sync=True)  # the traits that an exported page needs
 
     def __init__(self, meta: Meta, *, heading: str, **traits: Any) -> None:
         super().__init__(
@@ -35,6 +36,7 @@ class Player(anywidget.AnyWidget):
             source_help=SOURCES[meta.source],
             notes=reader_notes(meta),
             looks=looks_for_js(),
+            saved=sorted(set(self.class_trait_names(sync=True)) - {*anywidget.AnyWidget.class_trait_names(), "saved"}),
             **traits,
         )
 

@@ -3,7 +3,7 @@
 In: a `Trace`. Out: a `Report` widget; `static/report.js` lays it out. Figures of one's own can be passed in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import anywidget
 import traitlets
@@ -21,15 +21,18 @@ class Report(anywidget.AnyWidget):
     _css = stylesheet("player", "report")
 
     facts = traitlets.List().tag(sync=True)
+    notes = traitlets.List(traitlets.Unicode()).tag(sync=True)  # what a reader must know, where no player tells it
     proof = traitlets.List().tag(sync=True)
     proof_note = traitlets.Unicode().tag(sync=True)
     theme = traitlets.Enum(("auto", "light", "dark"), "auto").tag(sync=True)
 
 
-def report(trace: Trace, *, facts: Mapping[str, str] | None = None) -> Report:
-    """The report of a trace; `facts` come after those that the trace itself tells."""
+def report(trace: Trace, *, facts: Mapping[str, str] | None = None, notes: Sequence[str] = ()) -> Report:
+    """The report of a trace; `facts` come before those that the trace itself tells."""
     proof, note = proof_of(trace)
-    return Report(facts=[*facts_of(trace).items(), *(facts or {}).items()], proof=proof, proof_note=note)
+    return Report(
+        facts=[*(facts or {}).items(), *facts_of(trace).items()], proof=proof, proof_note=note, notes=list(notes)
+    )
 
 
 def facts_of(trace: Trace) -> dict[str, str]:
@@ -38,7 +41,11 @@ def facts_of(trace: Trace) -> dict[str, str]:
     facts = {"ranks": f"{meta.num_ranks}", "events": f"{trace.events.height:,}"}
     if meta.losses:
         facts["loss"] = f"{meta.losses[0]:.4g} → {meta.losses[-1]:.4g}"
-    return facts | {name.replace("_", " "): f"{seconds:.2f} s" for name, seconds in meta.seconds.items()}
+    return facts | {_SECONDS[name]: f"{seconds:.2f} s" for name, seconds in meta.seconds.items() if name in _SECONDS}
+
+
+_SECONDS = {"to_first_step": "until the first step", "total": "whole run"}
+"""Of `Meta.seconds`, what a card tells."""
 
 
 def proof_of(trace: Trace) -> tuple[list[tuple[str, str]], str]:

@@ -5,10 +5,13 @@ In: a `Trace` whose values were captured (`value_limit_bytes`). Out: `Shard`s, p
 torch holds a linear layer's weight as W (out, in) and computes y = x Wᵀ + b. Cut by *rows*, every rank gets the same x
 and makes some columns of y: results are set side by side. Cut by *columns*, every rank gets a slice of x and makes a
 summand of the whole y: results are added up. Which of the two it was, the captured values themselves tell; a matrix
-whose captured output is not what its captured input and weight give (it lies inside a bigger layer) is left out.
+whose captured output is not what its captured input and weight give is left out.
+
+Of a pair cut by rows, then by columns (Megatron's MLP and attention), the parts of the first are the slices of the
+second: nothing is sent between, and one all-reduce adds up at the end. `Shard.feeds` names the second.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +26,8 @@ TOLERANCE = 1e-4
 _Parts = list[np.ndarray]
 """One array of each rank."""
 
-_Sent = list[tuple[np.ndarray, int] | None]
+_Sent = list[_Parts]
+"""What all ranks put into each of a layer's syncs, in order."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Shard:
     partials_from: str  # captured or computed
     whole_from: str
     rows: tuple[int, ...]  # of the captured weights in trace.events
+    feeds: str = ""  # the weight that takes each rank's part as its slice, on the same rank
 
     @property
     def difference(self) -> np.ndarray:
@@ -69,7 +74,19 @@ def shards_of(trace: Trace, *, step: int | None = None, serial: Trace | None = N
         for name in names:
             shard = _shard(kept, name, ranks, serial, trace.meta.layers)
             found += [shard] if shard else []
-    return found
+    return [replace(shard, feeds=_fed_by(shard, found[k + 1 :])) for k, shard in enumerate(found)]
+
+
+def _fed_by(shard: Shard, later: list[Shard]) -> str:
+    """The weight that takes every rank's part on that rank; "" where results are gathered, or nobody does.
+
+    What lies between works number by number, or on a rank's own heads, so parts and slices have the same shapes.
+    """
+    if shard.cut != "rows" or shard.partials_from != "captured":
+        return ""
+    taker = next((one for one in later if one.cut == "columns" and one.ranks == shard.ranks), None)
+    fits = taker is not None and all(p.shape == x.shape for p, x in zip(shard.partials, taker.inputs))
+    return taker.name if fits else ""
 
 
 def _values(trace: Trace, step: int | None) -> pl.DataFrame:
@@ -86,6 +103,10 @@ def _shard(
 ) -> Shard | None:
     """The named weight on these ranks; None where a value is missing or the numbers do not fit together."""
     layer = _layer_of(name, kept, layers)
+    sent = _sent(kept, layer, ranks)
+    inside = name.removesuffix(".weight")
+    if _value(kept, "input", inside, ranks[0]) is not None:  # a linear layer inside a bigger one tells for itself
+        layer = inside
     weights, inputs = [_value(kept, "weight", name, r) for r in ranks], [_value(kept, "input", layer, r) for r in ranks]
     outputs = [_value(kept, "output", layer, rank) for rank in ranks]
     if any(one is None for one in [*weights, *inputs, *outputs]):
@@ -98,7 +119,7 @@ def _shard(
     rows = tuple(_value(kept, "weight", name, rank)[1] for rank in ranks)
     is_rows = all(x.shape == inputs[0].shape and np.array_equal(x, inputs[0]) for x in inputs)
     make = _cut_by_rows if is_rows else _cut_by_columns
-    parts = make(weights, inputs, outputs, biases, [_value(kept, "sync_in", layer, rank) for rank in ranks])
+    parts = make(weights, inputs, outputs, biases, sent)
     if parts is None:
         return None
     whole = _serial_output(serial, kept, layer, parts["x"]) if serial is not None else None
@@ -130,12 +151,17 @@ def _cut_by_columns(
     if has_relu is None:
         return None
     products = [x_r.astype(np.float64) @ w.T for x_r, w in zip(inputs, weights)]
-    captured = [None if one is None else _flat(one[0]) for one in sent]
-    known = all(c is not None and c.shape == p.shape for c, p in zip(captured, products))
-    if known:  # what was sent may already hold the bias: DTensor adds it to one of the summands
-        known = any(_close(sum(captured), sum(products) + bias) for bias in (0.0, biases[0]))
-    partials = captured if known else products
-    return _fields("columns", x, partials, combined, whole, has_relu, "captured" if known else "computed")
+    captured = next((parts for parts in sent if _are_summands(parts, products, biases[0])), None)
+    return _fields(
+        "columns", x, captured or products, combined, whole, has_relu, "captured" if captured else "computed"
+    )
+
+
+def _are_summands(sent: _Parts, products: _Parts, bias: np.ndarray | float) -> bool:
+    """Whether what was sent are these products. It may hold the bias: DTensor adds it to one of the summands."""
+    if any(one.shape != product.shape for one, product in zip(sent, products)):
+        return False
+    return any(_close(sum(sent), sum(products) + added) for added in (0.0, bias))
 
 
 def _fields(
@@ -187,7 +213,17 @@ def _value(kept: pl.DataFrame, op: str, name: str, rank: int) -> tuple[np.ndarra
     if found.is_empty():
         return None
     one = found.row(0, named=True)
-    return np.frombuffer(one["data"], one["dtype"]).reshape(one["shape"]), one["row"]
+    return _array(one), one["row"]
+
+
+def _sent(kept: pl.DataFrame, layer: str, ranks: tuple[int, ...]) -> _Sent:
+    put_in = kept.filter((pl.col("op") == "sync_in") & (pl.col("layer") == layer)).sort("start_ns", maintain_order=True)
+    of_ranks = [[_flat(_array(one)) for one in put_in.filter(rank=rank).iter_rows(named=True)] for rank in ranks]
+    return [list(parts) for parts in zip(*of_ranks)]
+
+
+def _array(row: dict[str, Any]) -> np.ndarray:
+    return np.frombuffer(row["data"], row["dtype"]).reshape(row["shape"])
 
 
 def _flat(value: np.ndarray) -> np.ndarray:

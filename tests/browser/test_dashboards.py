@@ -1,5 +1,9 @@
 """Lessons in Voila and in JupyterLab, as a reader meets them."""
 
+import contextlib
+import time
+
+import psutil
 import pytest
 
 TOUR = "00_tour.ipynb"
@@ -8,6 +12,8 @@ RUN_ALL = """async () => {
   await panel.context.ready; await panel.sessionContext.ready;
   await jupyterapp.commands.execute("notebook:run-all-cells");
 }"""
+
+STROKE = "(e) => getComputedStyle(e).stroke"
 
 
 def play_and_check(page, player) -> None:
@@ -22,12 +28,6 @@ def play_and_check(page, player) -> None:
     assert time.inner_text() != at and picture.screenshot() != before
 
 
-def test_the_index_shows_a_card_for_every_lesson(voila, notebooks, open_page):
-    page = open_page(voila)
-    assert page.locator("li a").count() == len(list(notebooks.glob("*.ipynb")))
-    assert page.locator("li b").first.inner_text() == "Tour: four ranks, real images, every event"
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_tour_in_voila(voila, open_page, theme):
     page = open_page(f"{voila}/voila/render/{TOUR}?theme={theme}", height=1000)
@@ -36,7 +36,7 @@ def test_the_tour_in_voila(voila, open_page, theme):
     page.locator(".labkit-form").wait_for()
     assert player.get_attribute("data-theme") == theme
     assert "import labkit" not in page.content()  # the source is not shown
-    assert page.locator(".lk-nav").get_by_text("All lessons").is_visible()
+    assert page.locator(".lk-nav").get_by_text("Home").is_visible()
     play_and_check(page, player)
 
 
@@ -79,8 +79,35 @@ def test_the_tour_in_jupyterlab(jupyterlab, open_page):
     player = page.locator(".labkit-timeline").first
     player.wait_for()
     play_and_check(page, player)
+    line = page.locator(".labkit-chart .js-line").first
+    line.scroll_into_view_if_needed()
+    assert line.evaluate(STROKE) == "rgb(0, 103, 168)"
+    page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # a chart follows the page
+    page.wait_for_function(f"({STROKE})(document.querySelector('.labkit-chart .js-line')) === 'rgb(79, 154, 219)'")
     cells = page.evaluate("jupyterapp.shell.currentWidget.content.widgets.length")
     player.locator(".lk-picture").focus()
     for key in "axddm":  # JupyterLab's commands: cut, delete ...
         page.keyboard.press(key)
     assert page.evaluate("jupyterapp.shell.currentWidget.content.widgets.length") == cells
+
+
+def kernels() -> set[int]:
+    """Process ids of the kernels that our servers run."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile
+            found |= {process.pid} if "ipykernel_launcher" in " ".join(process.cmdline()) else set()
+    return found
+
+
+def test_the_kernel_of_a_closed_tab_goes(voila, open_page):
+    before = kernels()
+    page = open_page(f"{voila}/voila/render/your_trace.ipynb")
+    page.locator(".labkit-drop").wait_for()
+    own = kernels() - before
+    assert own
+    page.goto("about:blank")
+    end = time.monotonic() + 30
+    while own & kernels():
+        assert time.monotonic() < end, "the kernel of a closed tab is still there"
+        time.sleep(0.1)

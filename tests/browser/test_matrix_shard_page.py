@@ -33,6 +33,15 @@ def test_acts_are_stepped_through_to_the_verdict(bare):
     assert "difference" in facts(page)
 
 
+def test_a_pair_says_that_nothing_is_sent_between(bare):
+    page = bare({"one": matrix_shard(values.pair())})
+    page.evaluate("document.querySelector('.lk-words').open = true")
+    assert "goes into block0.down.weight" in page.locator(".lk-words").inner_text()
+    page.get_by_label("Which weight").select_option("1")
+    page.wait_for_function("document.querySelector('.lk-words').textContent.includes('cut by columns over 2 ranks')")
+    assert "products are captured" in page.locator(".lk-words").inner_text()
+
+
 def test_without_values_it_says_what_to_set(bare):
     page = bare({"one": matrix_shard(examples.mixed())}, width=360)
     assert "value_limit_bytes" in page.locator(".lk-empty").inner_text()

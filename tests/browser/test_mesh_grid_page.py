@@ -1,10 +1,10 @@
 """The mesh scene in a page without Jupyter."""
 
 import example_traces as examples
+import odd_traces as odd
 import pytest
 from scene_checks import OVERFLOW, check_scene, facts, picture
 
-from labkit.mesh import Mesh
 from labkit.view.mesh_grid import mesh_grid
 
 
@@ -46,6 +46,6 @@ def test_an_event_selected_elsewhere_marks_its_rank(bare):
 
 
 def test_512_ranks_fit_a_narrow_page_and_an_empty_trace_says_so(bare):
-    page = bare({"one": mesh_grid(examples.mixed(Mesh(8, 8, 8))), "two": mesh_grid(examples.empty())}, width=360)
+    page = bare({"one": mesh_grid(odd.many_ranks()), "two": mesh_grid(examples.empty())}, width=360)
     assert page.evaluate(OVERFLOW) == 0
     assert "no events" in page.locator(".lk-empty").inner_text()

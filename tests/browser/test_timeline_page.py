@@ -1,19 +1,21 @@
 """The timeline player in a page without Jupyter: what it draws, how it answers, how fast it is."""
 
 import example_traces as examples
+import memory_traces
 import pytest
 
+from labkit.plan import Plan
+from labkit.view.answers import path_segments
 from labkit.view.theme import look
-from labkit.view.timeline import timeline
+from labkit.view.timeline import live_timeline, timeline
 
 DRAWS = "Number(document.querySelector('.labkit-timeline').dataset.draws)"
 PIXEL = """([x, y]) => { const c = document.querySelector('.lk-picture'), r = c.width / c.clientWidth;
     return [...c.getContext('2d').getImageData(x * r, y * r, 1, 1).data].slice(0, 3); }"""
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-FPS = """async () => { let frames = 0; const end = performance.now() + 1500;
-    const tick = (done) => { frames++; performance.now() < end ? requestAnimationFrame(() => tick(done)) : done(); };
-    await new Promise(tick);
-    return frames / 1.5; }"""
+FRAMES = """async () => { let frames = 0; const end = performance.now() + 1500;
+    while (performance.now() < end) { await new Promise(requestAnimationFrame); frames++; }
+    return frames; }"""
 
 
 def rgb(colour: str) -> list[int]:
@@ -131,6 +133,97 @@ def test_steps_and_details_can_be_chosen(bare):
     assert picture(page).screenshot() != before
 
 
+def test_layers_come_when_there_is_room_and_go_again(bare):
+    page = bare({"one": timeline(examples.one_f_one_b(), step=0)})
+    point_at(page, 300, 34)
+    assert "blocks" not in facts(page)
+    picture(page).focus()
+    for _ in range(3):
+        page.keyboard.press("+")
+    point_at(page, 301, 34)
+    assert "blocks" in facts(page)
+    page.keyboard.press("0")
+    point_at(page, 300, 34)
+    assert "blocks" not in facts(page)
+    assert page.get_by_role("button", name="Auto").get_attribute("aria-pressed") == "true"
+
+
+def test_the_critical_path_is_asked_for_once_and_drawn_when_it_is_there(bare):
+    """The kernel's answer is put into the model, as it would come."""
+    trace = examples.one_f_one_b(num_steps=2)
+    page = bare({"one": timeline(trace, step=1)})
+    before = picture(page).screenshot()
+    picture(page).focus()
+    page.keyboard.press("c")
+    assert "not there yet" in facts(page)
+    assert page.evaluate("models[0].sent") == [{"do": "path", "step": 1}]
+    page.evaluate("(path) => models[0].set('paths', {1: path})", path_segments(trace, 1))
+    assert "critical path, 698 ms" in facts(page)
+    assert picture(page).screenshot() != before
+    page.keyboard.press("c")
+    assert "Play, or point" in facts(page)
+    assert page.evaluate("models[0].sent.length") == 1
+
+
+def test_idle_time_tells_why(bare):
+    trace = examples.one_f_one_b(num_stages=2, num_microbatches=2)
+    widget = timeline(trace)
+    widget.find_causes()
+    page = bare({"one": widget})
+    width = picture(page).bounding_box()["width"]
+    point_at(page, 128 + (width - 140) * 0.99, 34 + 80)  # rank 1 has nothing left to do while rank 0 goes on
+    assert "idle" in facts(page) and "rank 1 stood still" in facts(page)
+    picture(page).click(position={"x": 128 + (width - 140) * 0.99, "y": 114})
+    assert page.evaluate("models[0].get('selected')") == -1
+
+
+def test_memory_lies_below_each_row_and_tells_what_is_held(bare):
+    page = bare({"one": timeline(memory_traces.piles(), memory=True)})
+    height = picture(page).bounding_box()["height"]
+    point_at(page, 700, 14 + 40 + 10)
+    assert "rank 0 holds" in facts(page) and "parameters 100 B" in " ".join(facts(page).split())
+    picture(page).focus()
+    page.keyboard.press("m")
+    page.wait_for_timeout(150)
+    assert picture(page).bounding_box()["height"] < height
+
+
+BECOME = """() => { const [live, other] = models.map((model) => model.state);
+    for (const name of ["layers", "channels", "ranks", "bands", "counts", "notes"]) live[name] = other[name];
+    models[0].set("columns", other.columns); }"""
+"""The first player gets what the second one shows, as a run's next events come."""
+
+
+def test_a_live_timeline_grows_in_place(bare):
+    plan = Plan(pp=4, layers=8, microbatches=8, global_batch=64)
+    page = bare({"live": live_timeline(plan), "other": timeline(examples.one_f_one_b(num_steps=1))})
+    assert "Waiting for the first step" in page.locator(".lk-empty").inner_text()
+    page.evaluate(BECOME)
+    page.wait_for_function("document.querySelectorAll('.lk-empty').length === 0")
+    wait_for_time(page, "0.00 / 698 ms")
+    assert page.get_by_label("Training step").count() == 0
+    picture(page).focus()
+    page.keyboard.press("c")
+    assert "when the run is over" in facts(page)
+    assert page.evaluate("models[0].sent") == []
+
+
+def test_a_live_timeline_keeps_the_view_its_reader_chose(bare):
+    one, two = examples.one_f_one_b(num_steps=1), examples.one_f_one_b(num_steps=2)
+    page = bare({"live": timeline(one), "other": timeline(two)})
+    picture(page).focus()
+    for _ in range(4):
+        page.keyboard.press("+")
+    page.evaluate("models[0].emit('msg:custom', {do: 'seek', t_ns: 30e6})")
+    point_at(page, 700, 34)
+    before = facts(page)
+    page.evaluate(BECOME)
+    wait_for_time(page, "30.0 / 1400 ms")
+    assert page.get_by_label("Training step").count() == 2
+    point_at(page, 701, 34)
+    assert facts(page) == before and "rank" in before
+
+
 def test_two_players_do_not_meet(bare):
     page = bare({"one": timeline(examples.one_f_one_b()), "two": timeline(examples.data_parallel())})
     second = page.locator(".lk-time").nth(1).inner_text()
@@ -186,11 +279,13 @@ def test_with_reduced_motion_the_playhead_jumps(bare):
     page = bare({"one": timeline(examples.one_f_one_b())}, reduced_motion="reduce")
     picture(page).focus()
     page.keyboard.press("Space")
+    page.wait_for_function("parseFloat(document.querySelector('.lk-time').textContent) > 60")  # two jumps
     seen = set()
-    for _ in range(20):
+    for _ in range(5):
         page.wait_for_timeout(100)
-        seen.add(page.locator(".lk-time").inner_text())
-    assert 2 <= len(seen) <= 5
+        seen.add(float(page.locator(".lk-time").inner_text().split(" ")[0]))
+    jump = 698 / 24  # clock.js: CALM_STEPS
+    assert all(abs(at - jump * round(at / jump)) <= 0.6 for at in seen)
 
 
 def test_jupyters_keys_are_kept_off_everything_that_takes_focus(bare):
@@ -209,13 +304,11 @@ def test_python_can_drive_it(bare):
     wait_for_time(page, "349 /")
 
 
-@pytest.mark.parametrize(("num_events", "least"), [(10_000, 30), (100_000, 30)])
-def test_frames_per_second(bare, num_events, least):
-    """The bound is half of what a free machine gives (60), so that a busy one does not fail it."""
-    page = bare({"one": timeline(examples.dense(num_events))})
+def test_100000_events_are_drawn_in_every_frame(bare):
+    """However fast the machine is. `make bench` says how many frames there are."""
+    page = bare({"one": timeline(examples.dense(100_000))})
     picture(page).focus()
     page.keyboard.press("Space")
     before = page.evaluate(DRAWS)
-    rate = page.evaluate(FPS)
-    drawn = page.evaluate(DRAWS) - before
-    assert rate >= least and drawn >= least, f"{rate:.0f} frames a second, {drawn} drawn in 1.5 s"
+    frames = page.evaluate(FRAMES)
+    assert page.evaluate(DRAWS) - before >= 0.9 * frames > 0

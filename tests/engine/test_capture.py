@@ -1,6 +1,8 @@
 """The recorder: bounded, able to keep values, true about memory, and free when off."""
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -57,6 +59,44 @@ def test_values_of_a_cut_matrix_make_the_whole_product():
     np.testing.assert_array_equal(np.concatenate(parts), weight)
     products = [value(values(trace, "output", layer="fc0", rank=rank)[0]) for rank in range(2)]
     np.testing.assert_allclose(np.concatenate(products, axis=1), np.maximum(x @ weight.T + bias, 0), atol=1e-15)
+
+
+CHARS = Plan(task="chars", layers=1, width=16, heads=2, context=8, global_batch=2, steps=1, dtype="float64")
+
+
+@pytest.mark.parametrize("tensor", ["dtensor", "by_hand"])
+def test_linear_layers_inside_a_transformer_block_tell_what_they_get_and_give(tensor):
+    """Column, then row: parts of `up` stay on their rank, go through GELU into `down`, and one all-reduce adds up."""
+    trace = run(replace(CHARS, tp=2, tensor=tensor, value_limit_bytes="64KiB"))
+
+    def of(op, name, rank):
+        (row,) = values(trace, op, layer=f"block0.{name}", rank=rank)
+        return value(row)
+
+    summands = []
+    for rank in range(2):
+        x, y = of("input", "up", rank), of("output", "up", rank)
+        np.testing.assert_array_equal(x, of("input", "up", 0))
+        np.testing.assert_allclose(y, x @ of("weight", "up.weight", rank).T + of("weight", "up.bias", rank), atol=1e-14)
+        passed_on = of("input", "down", rank)
+        assert passed_on.shape == y.shape == (2, 8, 32)
+        np.testing.assert_allclose(passed_on, y * 0.5 * (1 + np.vectorize(math.erf)(y / math.sqrt(2))), atol=1e-14)
+        summands.append(passed_on @ of("weight", "down.weight", rank).T)
+    whole = sum(summands) + of("weight", "down.bias", 0)
+    for rank in range(2):
+        np.testing.assert_allclose(of("output", "down", rank), whole, atol=1e-14)
+    ops = trace.of("sync").filter((pl.col("rank") == 0) & (pl.col("layer") == "block0") & (pl.col("axis") == "tp"))
+    assert ops.sort("start_ns")["op"].to_list()[:2] == ["all_reduce", "all_reduce"]  # attention's, then this one
+
+
+def test_values_change_no_bit_of_the_result():
+    plans = [replace(CHARS, tp=2, steps=3, value_limit_bytes=limit) for limit in (0, "64KiB")]
+    assert run(plans[0]).meta.losses == run(plans[1]).meta.losses
+
+
+def test_a_layer_that_is_one_linear_layer_tells_once():
+    trace = run(Plan(layers=2, width=8, steps=1, value_limit_bytes="64KiB"))
+    assert {row["layer"] for row in values(trace, "input")} == {"fc0", "fc1"}
 
 
 def test_gradients_before_the_sync_average_to_those_after():
@@ -127,7 +167,17 @@ def test_gradients_appear_layer_by_layer():
     assert grown == sorted(grown) and len(set(grown)) == 4
 
 
-@pytest.mark.parametrize("changes", [{"dp": 2, "zero": 3}, {"dp": 2, "tp": 2}, {"pp": 2, "dp": 2, "zero": 2}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dp": 2, "zero": 3},
+        {"dp": 2, "tp": 2},
+        {"pp": 2, "dp": 2, "zero": 2},
+        {"task": "chars", "tp": 2, "sequence_parallel": True},
+        {"task": "chars", "dp": 2, "zero": 3, "recompute": True},
+    ],
+    ids=str,
+)
 def test_values_can_be_kept_of_sharded_plans(changes):
     assert not run(Plan(steps=2, value_limit_bytes="4KiB", **changes)).of("value").is_empty()
 

@@ -1,8 +1,10 @@
 """`labkit.record` around plain scripts: the same counts and bytes as the lab's own run of that plan."""
 
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import polars as pl
@@ -13,8 +15,11 @@ from torch import nn
 from torch.optim import optimizer as optimizers
 
 import labkit
+from labkit import analysis, explain, report
 from labkit.engine.layers import layers_of
+from labkit.mesh import Mesh
 from labkit.rank_files import merge_folder
+from labkit.replay import replay
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "scripts" / "train.py"
@@ -145,3 +150,87 @@ def test_layers_of_a_model_in_a_model():
 
     assert [name for name, _ in layers_of(Model())] == ["decoder.embed", "decoder.blocks.0", "decoder.blocks.1", "head"]
     assert [name for name, _ in layers_of(nn.Linear(2, 2))] == ["linear"]
+
+
+# ---- other ways to train
+
+
+MORE = SCRIPT.with_name("more.py")
+
+
+RANKS = {"zero1": 2, "no_sync": 2, "two_models": 2, "mesh2d": 4}
+
+
+@functools.cache
+def more(kind: str) -> labkit.Trace:
+    """The trace of a kind of scripts/more.py, recorded once."""
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as out:
+        command = [TORCHRUN[0], f"--nproc-per-node={RANKS[kind]}", "--standalone", str(MORE), out, kind]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=170, check=False)
+        assert done.returncode == 0, done.stderr
+        return merge_folder(Path(out) / kind)
+
+
+def ops(trace: labkit.Trace, step: int = 1) -> dict[str, int]:
+    """How often rank 0 called each collective in a step, set-up left out."""
+    syncs = trace.of("sync").filter((pl.col("rank") == 0) & (pl.col("step") == step))
+    return dict(syncs.group_by("op").len().iter_rows())
+
+
+def test_zero_1_broadcasts_what_each_rank_has_updated():
+    found = ops(more("zero1"))
+    assert found["all_reduce"] == 1 and found["broadcast"] >= 2
+    assert more("zero1").of("optimizer")["step"].to_list() == [0, 0, 1, 1]
+
+
+def test_accumulated_gradients_are_synchronized_once():
+    trace = more("no_sync")
+    assert ops(trace, step=2) == {"all_reduce": 1}  # in step 1 DDP tells the ranks its new buckets
+    assert trace.of("stage_forward").filter(pl.col("rank") == 0)["microbatch"].to_list() == [0, 1, 2] * 3
+    (size,) = trace.of("sync").filter((pl.col("rank") == 0) & (pl.col("step") == 2))["size_bytes"]
+    assert size == 4 * (8 * 8 + 8 + 8 * 4 + 4)
+
+
+def test_two_models_in_turn():
+    """Each turn ends with an optimizer step and the next begins with a forward, so each turn is a step."""
+    trace = more("two_models")
+    assert trace.of("step").filter(pl.col("rank") == 0)["step"].to_list() == [0, 1, 2, 3]
+    assert [ops(trace, step)["all_reduce"] for step in (2, 3)] == [1, 2]  # the judge's gradients; then both models'
+    assert trace.of("optimizer").filter(pl.col("rank") == 0).height == 4
+
+
+def test_a_mesh_of_two_axes():
+    trace = more("mesh2d")
+    axes = trace.of("sync").filter(pl.col("step") == 1)["axis"].unique().to_list()
+    assert set(axes) == {"dp", "tp"} and trace.meta.mesh == Mesh(dp=2, tp=2)
+
+
+@pytest.mark.parametrize("kind", RANKS)
+def test_every_question_can_be_asked(kind):
+    trace = more(kind)
+    assert labkit.timeline(trace) is not None
+    assert trace.events["end_ns"].max() > 0 and analysis.breakdown(trace).height == trace.meta.num_ranks
+    assert report.describe(trace) and explain.describe(trace)
+    again = replay(trace)
+    assert again.meta.source == "replayed" and again.of("sync").height > 0
+
+
+def test_a_compiled_model_is_one_layer(tmp_path):
+    model = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), backend="eager")
+    with labkit.record(tmp_path):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+    trace = merge_folder(tmp_path)
+    assert trace.of("forward")["layer"].to_list() == trace.of("backward")["layer"].to_list() == ["sequential"] * 2
+    assert trace.of("stage_forward").height == trace.of("stage_backward").height == trace.of("step").height == 2
+
+
+def test_a_record_in_a_record_is_refused(tmp_path):
+    with labkit.record(tmp_path), pytest.raises(RuntimeError, match="open already"), labkit.record(tmp_path / "inner"):
+        pass
+    with labkit.record(tmp_path):  # and the next one opens
+        train(TwoHeads(), 1)
+    assert merge_folder(tmp_path).of("step").height == 1

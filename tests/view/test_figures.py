@@ -4,12 +4,17 @@ import example_traces as examples
 import memory_traces
 import numpy as np
 import plotly.graph_objects as go
+import polars as pl
 import pytest
 
 from labkit import analysis
+from labkit.comparison import Predicted
 from labkit.trace import Meta, from_events
 from labkit.view.batch import batch_figure, microbatch_samples
-from labkit.view.figures import MIME, breakdown_figure, loss_figure, memory_figure, sync_figure
+from labkit.view.chart import BAD, MIME, ChartView, chart_widget, colour_pairs
+from labkit.view.figures import breakdown_figure, loss_figure, memory_figure, sync_figure
+from labkit.view.run_figures import efficiency_figure, predicted_figure, scaling_figure
+from labkit.view.theme import HELD_LOOKS, LOOKS, contrast
 
 IMAGES = np.arange(64 * 4).reshape(64, 2, 2)
 
@@ -28,10 +33,10 @@ def test_without_losses_the_chart_says_so():
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_chart_shows_as_plotly_mime_only_and_offers_no_upload(theme):
+def test_a_chart_shows_as_a_widget_or_plotly_and_offers_no_upload(theme):
     formatter = pytest.importorskip("IPython.core.formatters").DisplayFormatter()
     bundle, _ = formatter.format(loss_figure(examples.one_f_one_b(), theme=theme))  # as a notebook does it
-    assert set(bundle) == {MIME, "text/plain"}
+    assert set(bundle) == {MIME, "text/plain", "application/vnd.jupyter.widget-view+json"}
     assert bundle[MIME]["config"]["showSendToCloud"] is False
 
 
@@ -112,3 +117,85 @@ def test_charts_of_nothing_say_so(make):
 @pytest.mark.parametrize("trace", [examples.single(), examples.dense(4000)])
 def test_charts_survive_odd_traces_and_name_their_source(make, trace):
     assert "measured" in make(trace, theme="dark").layout.title.subtitle.text
+
+
+def test_the_loss_can_be_drawn_against_time():
+    trace = examples.one_f_one_b(num_steps=3)
+    ends = trace.of("step").group_by("step").agg(end=pl.col("end_ns").max()).sort("step")["end"]
+    figure = loss_figure(trace, by="time")
+    assert list(figure.data[0].x) == pytest.approx([end / 1e9 for end in ends])  # the trace begins at 0
+    assert figure.layout.xaxis.title.text == "time, s"
+    without = trace.with_meta(losses=(1.0,) * 9)
+    assert "when its steps ended" in loss_figure(without, by="time").layout.annotations[0].text.replace("<br>", " ")
+
+
+def test_bandwidth_is_that_of_the_analysis():
+    trace = examples.one_f_one_b()
+    figure = sync_figure(trace, show="bandwidth")
+    rates = analysis.bandwidth(trace).drop_nulls("bus_bytes_s")["bus_bytes_s"] / 1e6
+    assert sorted(figure.data[0].y) == pytest.approx(sorted(rates))
+
+
+def run(num_ranks: int, step_ms: float):
+    rows = [
+        dict(rank=rank, kind="step", step=0, start_ns=0, end_ns=round(step_ms * examples.MS))
+        for rank in range(num_ranks)
+    ]
+    plan = {"task": "digits", "dp": num_ranks, "global_batch": 10}
+    return from_events(rows, Meta("paced", plan=plan, num_ranks=num_ranks))
+
+
+def test_scaling_stands_beside_the_ideal():
+    figure = scaling_figure([run(1, 100), run(4, 31.25)])
+    ideal, found = figure.data
+    assert list(ideal.x) == list(found.x) == [1, 4]
+    assert list(ideal.y) == pytest.approx([100, 400]) and list(found.y) == pytest.approx([100, 320])
+    assert list(efficiency_figure([run(1, 100), run(4, 31.25)]).data[0].y) == pytest.approx([100, 80])
+
+
+def test_a_prediction_stands_beside_the_run_with_its_error():
+    trace = run(2, 100)
+    figure = predicted_figure(
+        {"A": (trace, Predicted(100e6, 110e6, "wall")), "B": (trace, Predicted(50e6, 49e6, "wall"))}
+    )
+    predicted, measured = figure.data
+    assert list(predicted.x) == [110, 49] and list(measured.x) == [100, 50]
+    assert list(predicted.text) == ["+10.0 %", "-2.0 %"]
+
+
+@pytest.mark.parametrize(
+    ("figure", "told"),
+    [
+        (lambda: scaling_figure([examples.empty()]), "both a step time and a batch"),
+        (lambda: efficiency_figure([run(1, 100)]), "at least two"),
+        (
+            lambda: predicted_figure({"A": (run(1, 1), Predicted(1, None, "wall", problem="other width"))}),
+            "other width",
+        ),
+    ],
+)
+def test_charts_of_runs_that_cannot_be_compared_say_so(figure, told):
+    assert told in figure().layout.annotations[0].text.replace("<br>", " ")
+
+
+def test_a_chart_on_a_page_carries_both_themes_and_no_bundle():
+    view = chart_widget(breakdown_figure(examples.data_parallel()))
+    assert isinstance(view, ChartView) and set(view.templates) == {"light", "dark"}
+    assert view.label.startswith("Time of each rank. digits, dp 4")
+    assert view.figure["config"]["showSendToCloud"] is False
+    assert len(view._esm) + len(str(view.figure)) < 100_000  # plotly itself has 5 MB
+
+
+def test_every_fill_of_the_theme_has_its_like_in_the_other():
+    pairs = {light: dark for light, dark, *_ in colour_pairs()}
+    assert set(pairs) == {look.light for look in (*LOOKS, *HELD_LOOKS)} | {BAD["light"]}
+    assert all(pairs[look.light] == look.dark for look in LOOKS)
+    assert all(contrast(one[k], one[k + 2]) >= 4.5 for one in colour_pairs() for k in (0, 1))
+
+
+def test_syncs_whose_other_ranks_are_missing_are_not_called_absent():
+    row = dict(rank=0, kind="sync", op="all_reduce", axis="dp", group=[0, 1], seq=0, start_ns=0, end_ns=5, size_bytes=8)
+    told = (
+        sync_figure(from_events([row], Meta("imported", num_ranks=1))).layout.annotations[0].text.replace("<br>", " ")
+    )
+    assert "Other ranks of its syncs are not in it" in told and "holds no syncs" not in told

@@ -27,6 +27,18 @@ def test_by_rows_results_lie_side_by_side_by_columns_they_are_added():
     np.testing.assert_allclose(np.maximum(sum(by_columns.partials) + bias, 0), by_columns.combined, atol=1e-12)
 
 
+def test_a_pair_inside_a_block_passes_parts_on_and_adds_up_once():
+    up, down = shards_of(values.pair())
+    assert (up.name, up.cut, up.feeds) == ("block0.up.weight", "rows", "block0.down.weight")
+    assert (down.name, down.cut, down.feeds) == ("block0.down.weight", "columns", "")
+    for part, taken in zip(up.partials, down.inputs):
+        np.testing.assert_allclose(np.tanh(part), taken)
+    assert down.partials_from == "captured"  # the second of the block's two syncs
+    bias = np.frombuffer(values.pair().events.filter(layer="block0.down.bias")["data"][0])
+    np.testing.assert_allclose(sum(down.partials) + bias, down.combined)
+    assert [shard["feeds"] for shard in matrix_shard(values.pair()).shards] == ["block0.down.weight", ""]
+
+
 def test_numbers_that_do_not_fit_together_are_left_out_and_said():
     trace = values.cut_layer("rows", spoil=0.1)
     assert shards_of(trace) == []

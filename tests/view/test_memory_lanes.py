@@ -21,7 +21,7 @@ def test_lanes_are_those_of_the_analysis():
 def test_every_change_points_to_the_event_that_told_it():
     trace = memory_traces.piles()
     scene = memory_lanes(trace)
-    rows, t = np.frombuffer(scene.columns["row"], "<u4"), np.frombuffer(scene.columns["t"], "<f8")
+    rows, t = np.frombuffer(scene.columns["held_row"], "<u4"), np.frombuffer(scene.columns["held_t"], "<f8")
     told = trace.events[rows.tolist()]
     np.testing.assert_array_equal(told["end_ns"].to_numpy(), t)
     np.testing.assert_array_equal(told["grad_bytes"].to_numpy(), np.frombuffer(scene.columns["grad_bytes"], "<f8"))

@@ -9,42 +9,11 @@ import pytest
 
 from labkit.mesh import Mesh
 from labkit.trace import Meta, from_events
-from labkit.view.esm import STATIC, join_modules
+from labkit.view.esm import STATIC, join_modules, with_imports
 from labkit.view.spans import EITHER, STAGE, SYNC, spans_of
 from labkit.view.timeline import Timeline, rank_labels, timeline
 
-MODULES = {
-    "timeline": ("geometry", "clock", "markup", "wording", "fills", "linking", "paint", "timeline"),
-    "all_reduce": ("clock", "markup", "fills", "linking", "scene", "quantities", "all_reduce_geometry", "all_reduce"),
-    "batch_flow": ("clock", "markup", "fills", "linking", "scene", "quantities", "batch_flow_geometry", "batch_flow"),
-    "controls": ("markup", "controls"),
-    "matrix_shard": (
-        "clock",
-        "markup",
-        "fills",
-        "linking",
-        "scene",
-        "quantities",
-        "matrix_shard_geometry",
-        "matrix_shard",
-    ),
-    "memory_lanes": (
-        *("geometry", "clock", "markup", "fills", "linking", "scene", "quantities"),
-        *("memory_lanes_geometry", "memory_lanes"),
-    ),
-    "mesh_grid": (
-        "geometry",
-        "clock",
-        "markup",
-        "fills",
-        "linking",
-        "scene",
-        "quantities",
-        "mesh_grid_geometry",
-        "mesh_grid",
-    ),
-    "report": ("markup", "report"),
-}
+PLAYERS = sorted(path.stem for path in STATIC.glob("*.js") if "\nexport default" in path.read_text())
 
 
 def column(spans, name: str, dtype: str) -> np.ndarray:
@@ -139,6 +108,12 @@ def test_a_rank_of_several_stages_names_them_all():
     assert [label["place"] for label in labels] == ["stages 0, 3", "stage 1"]
 
 
+def test_of_many_stages_a_rank_names_the_first_two_and_the_last():
+    rows = [dict(rank=0, kind="stage_forward", stage=2 * i, start_ns=i, end_ns=i + 1) for i in range(25)]
+    trace = from_events(rows, Meta("planned", plan={"pp": 2, "schedule": "looped_bfs"}, num_ranks=2))
+    assert rank_labels(trace)[0]["place"] == "stages 0, 2, … 48"
+
+
 def test_the_source_is_shown_with_its_scale_and_once():
     widget = timeline(examples.data_parallel())
     assert widget.source == "paced, 100 times slower"
@@ -157,24 +132,30 @@ def test_a_step_that_is_not_there_is_refused():
 
 
 def test_python_and_javascript_agree_on_grains_and_columns():
-    text = (STATIC / "geometry.js").read_text()
+    text = (STATIC / "spans.js").read_text()
     assert "GRAIN = { step: 0, stage: 1, layer: 2, either: 3, sync: 4 }" in text
     sent = set(spans_of(examples.one_f_one_b()).columns)
     assert sent <= set(re.findall(r"(\w+): \w+Array", text))
 
 
-@pytest.mark.parametrize("names", MODULES.values(), ids=MODULES)
-def test_joined_modules_share_no_top_level_name(names):
+@pytest.mark.parametrize("name", PLAYERS)
+def test_joined_modules_share_no_top_level_name(name):
     top_level = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
-    found = [name for module in names for name in top_level.findall((STATIC / f"{module}.js").read_text())]
-    assert len(found) == len(set(found)), sorted(name for name in found if found.count(name) > 1)
+    found = [made for one in with_imports(name) for made in top_level.findall((STATIC / f"{one}.js").read_text())]
+    assert len(found) == len(set(found)), sorted(made for made in found if found.count(made) > 1)
 
 
-@pytest.mark.parametrize("names", MODULES.values(), ids=MODULES)
-def test_a_joined_module_imports_nothing_and_exports_once(names):
-    text = join_modules(*names)
+@pytest.mark.parametrize("name", PLAYERS)
+def test_a_joined_module_imports_nothing_and_exports_once(name):
+    text = join_modules(name)
     assert not re.search(r"^import\b", text, re.MULTILINE)
     assert re.findall(r"^export\b.*", text, re.MULTILINE) == ["export default { render };"]
+
+
+def test_a_module_comes_once_and_after_those_it_imports():
+    names = with_imports("timeline")
+    assert len(names) == len(set(names)) and names[-1] == "timeline"
+    assert names.index("spans") < names.index("tracks") < names.index("paint")
 
 
 @pytest.mark.parametrize("path", sorted(STATIC.glob("*.css")), ids=lambda path: path.name)

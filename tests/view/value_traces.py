@@ -24,6 +24,22 @@ def cut_layer(cut: str = "rows", n: int = 2, *, num_in: int = 6, num_out: int = 
     return _trace(rows, n)
 
 
+def pair(n: int = 2) -> Trace:
+    """Two linear layers inside block0, 3 samples: up (8, 4) cut by rows, tanh, down (4, 8) by columns."""
+    rng = np.random.default_rng(3)
+    x, up, down, bias = rng.normal(size=(3, 4)), rng.normal(size=(8, 4)), rng.normal(size=(4, 8)), rng.normal(size=4)
+    hidden, rows = np.tanh(x @ up.T), []
+    for rank in range(n):
+        part = np.array_split(np.arange(8), n)[rank]
+        kept = [("input", "block0", x), ("weight", "block0.up.weight", up[part]), ("weight", "block0.down.bias", bias)]
+        kept += [("weight", "block0.down.weight", down[:, part]), ("input", "block0.up", x)]
+        kept += [("output", "block0.up", x @ up[part].T), ("input", "block0.down", hidden[:, part])]
+        kept += [("sync_in", "block0", np.ones((3, 4))), ("sync_in", "block0", hidden[:, part] @ down[:, part].T)]
+        kept += [("output", "block0.down", hidden @ down.T + bias), ("output", "block0", hidden @ down.T + bias + x)]
+        rows += [_value(rank, k, *one) for k, one in enumerate(kept)]
+    return _trace(rows, n, ("block0",))
+
+
 def serial(num_in: int = 6, num_out: int = 4) -> Trace:
     """The same layer on one rank, its output off by 2 ** -20 as another order of adding might make it."""
     whole = cut_layer("rows", 1, num_in=num_in, num_out=num_out)
@@ -39,6 +55,6 @@ def _value(rank: int, k: int, op: str, layer: str, value: np.ndarray) -> dict:
     return dict(rank=rank, op=op, layer=layer, shape=list(value.shape), data=value.tobytes(), **common)
 
 
-def _trace(rows: list[dict], n: int) -> Trace:
+def _trace(rows: list[dict], n: int, layers: tuple[str, ...] = ("fc0",)) -> Trace:
     plan = {"task": "digits", "pp": 1, "dp": 1, "tp": n}
-    return from_events(rows, Meta("measured", plan=plan, num_ranks=n, layers=("fc0",)))
+    return from_events(rows, Meta("measured", plan=plan, num_ranks=n, layers=layers))

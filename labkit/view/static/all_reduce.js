@@ -1,9 +1,11 @@
 // The all-reduce scene: ranks as cards that show whose numbers their sums hold, chunks that fly from card to card.
 
 import { asideOf, bytesAt, edgeOf, holdsAt, inTheAir, linksOf, phaseOf, placeRanks, placesOf, roundsOf } from "./all_reduce_geometry.js";
+import { FONT, fitText, rimmedText } from "./canvas_text.js";
+import { filled } from "./fills.js";
 import { choice } from "./markup.js";
-import { countText, numberText, sizeText, spanText } from "./quantities.js";
-import { eased, filled, fitText, renderWith, Scene, SCENE_FONT } from "./scene.js";
+import { countText, numberText, sizeText, timeText } from "./quantities.js";
+import { eased, renderWith, Scene } from "./scene.js";
 
 const SHAPES = { ring: "on a ring", tree: "on a binary tree", gather: "by gathering and sending back", messages: "by messages" };
 const ALL_REDUCE_HINT = "Play: every parcel is a message that was really sent. A rank's columns are its chunks; each bar in a column is one rank's gradient in the sum.";
@@ -87,7 +89,7 @@ class AllReduceView extends Scene {
     g.lineWidth = isMarked || isDone ? 2 : 1;
     g.beginPath(); g.roundRect(left, top, card.width, card.height, card.isBare ? 5 : 8); g.fill(); g.stroke();
     g.textBaseline = "middle"; g.textAlign = "center"; g.fillStyle = colours.text;
-    g.font = `600 ${card.isBare ? 11 : 12}px ${SCENE_FONT}`;
+    g.font = `600 ${card.isBare ? 11 : 12}px ${FONT}`;
     const rank = this.call.group[p];
     if (card.isBare) { g.fillText(String(rank), cards[p].x, cards[p].y); return; }
     g.fillText(fitText(g, `rank ${rank}${isDone && card.width > 80 ? " · all" : ""}`, card.width - 6) || String(rank), cards[p].x, top + 10);
@@ -100,7 +102,7 @@ class AllReduceView extends Scene {
   paintColumns(g, arriving, left, top, { width, height, head, foot }) {
     const n = this.call.num_chunks, column = (width - 10) / n;
     if (n < 2) return;
-    g.font = `11px ${SCENE_FONT}`; g.lineWidth = 1.5;
+    g.font = `11px ${FONT}`; g.lineWidth = 1.5;
     for (let c = 0; c < n; c++) {
       const isArriving = arriving.includes(c);
       g.fillStyle = isArriving ? this.colours.text : this.colours.muted; g.strokeStyle = this.colours.playhead;
@@ -130,23 +132,23 @@ class AllReduceView extends Scene {
     const { colours, layout } = this, roomy = layout.width >= 560;
     const parts = [send.chunk >= 0 ? `chunk ${send.chunk}` : "", roomy ? sizeText(send.size_bytes) : ""].filter(Boolean);
     const text = parts.join(" · ") || sizeText(send.size_bytes);
-    g.font = `600 11px ${SCENE_FONT}`; g.textAlign = "center"; g.textBaseline = "middle";
+    g.font = `600 11px ${FONT}`; g.textAlign = "center"; g.textBaseline = "middle";
     const half = g.measureText(text).width / 2 + 2, at = Math.min(layout.width - half, Math.max(half, x));
     const { card, cards } = layout, covers = (one) => Math.abs(one.x - at) < card.width / 2 + half && Math.abs(one.y - y) < card.height / 2 + 7;
     if (cards.some(covers)) return;
-    g.strokeStyle = colours.page; g.lineWidth = 4; g.lineJoin = "round"; g.strokeText(text, at, y);
-    g.fillStyle = colours.text; g.fillText(text, at, y);
+    g.fillStyle = colours.text;
+    rimmedText(g, text, at, y, colours.page);
   }
 
   paintCentre(g, { t }) {
-    const { layout: { centre, width }, call, colours } = this, isRing = call.shape === "ring" || call.shape === "messages";
+    const { layout: { centre, width }, call, colours } = this;
     const { total } = bytesAt(call, t), round = Math.ceil(t - 1e-9), phase = t >= this.rounds ? "all hold the sum" : phaseOf(call, round);
     const title = round ? `round ${round} of ${this.rounds}` : "before the first round", sum = `${sizeText(total)} sent`;
     g.textAlign = "center"; g.textBaseline = "middle";
-    const room = isRing ? Math.max(100, width - 2 * this.layout.card.width - 36) : width - 16;
-    const lines = isRing ? [title, phase, sum] : [[title, phase, ...(width < 560 ? [] : [sum])].join(" · ")];
+    const room = !centre.isLine ? Math.max(100, width - 2 * this.layout.card.width - 36) : width - 16;
+    const lines = !centre.isLine ? [title, phase, sum] : [[title, phase, ...(width < 560 ? [] : [sum])].join(" · ")];
     lines.forEach((line, k) => {
-      g.font = `${k === 0 ? 600 : 400} ${k === 0 ? 14 : 12}px ${SCENE_FONT}`;
+      g.font = `${k === 0 ? 600 : 400} ${k === 0 ? 14 : 12}px ${FONT}`;
       g.fillStyle = k === 0 ? colours.text : colours.muted;
       g.fillText(fitText(g, line, room), centre.x, centre.y + (k - (lines.length - 1) / 2) * 19);
     });
@@ -200,7 +202,7 @@ class AllReduceView extends Scene {
   }
 
   /** Without a link, a paced run gives messages no length; its waiting for late ranks is all the time there is. */
-  tookText(ns) { return ns > 0 ? spanText(ns) : "no set time (the plan sets no link)"; }
+  tookText(ns) { return ns > 0 ? timeText(ns) : "no set time (the plan sets no link)"; }
 
   clockText(t) { return `round ${Math.ceil(t - 1e-9)} / ${this.rounds}`; }
 

@@ -87,10 +87,12 @@ export function linksOf(call) {
 /** Centres and size of the ranks' cards: {width, height, card: {width, height, isBare}, cards: [{x, y}], centre}. */
 export function placeRanks(call, width) {
   const n = call.group.length, card = cardSize(call, width);
-  const isRing = call.shape === "ring" || call.shape === "messages";
-  return isRing ? onCircle(n, width, card) : onTree(call, width, card);
+  if (call.shape !== "ring" && call.shape !== "messages") return onTree(call, width, card);
+  if (n > MOST_ROUND) return inRows(n, width, card);
+  return n > (width < 560 ? 4 : width < 800 ? 8 : MOST_ROUND) ? inColumns(n, width, card) : onCircle(n, width, card);
 }
 
+const MOST_ROUND = 32; // ranks on a circle; more lie in rows
 const CARD_HEAD = 17; // the line with the rank's number
 
 function cardSize(call, width) {
@@ -112,6 +114,24 @@ function onCircle(n, width, card) {
   return { width, height, card, cards, centre: { x: middle, y: n <= 2 ? height - 34 : height / 2 } };
 }
 
+/** A ring that has no room for a circle: down on the right, up on the left, with room for messages between cards. */
+function inColumns(n, width, card) {
+  const margin = 12, down = Math.ceil(n / 2), step = card.height + (card.isBare ? 16 : 40), top = margin + card.height / 2;
+  const right = width - margin - card.width / 2, left = margin + card.width / 2, height = 2 * top + (down - 1) * step;
+  const cards = Array.from({ length: n }, (_, p) => (p < down ? { x: right, y: top + p * step } : { x: left, y: height - top - (p - down) * step }));
+  return { width, height, card, cards, centre: { x: width / 2, y: height / 2 } };
+}
+
+/** A ring of many: row after row, to the right and back. */
+function inRows(n, width, card) {
+  const margin = 12, step = card.width + 16, perRow = Math.max(2, Math.floor((width - 2 * margin + 16) / step)), rowHeight = card.height + 18, top = margin + 34;
+  const cards = Array.from({ length: n }, (_, p) => {
+    const row = Math.floor(p / perRow), k = p % perRow, at = row % 2 ? perRow - 1 - k : k;
+    return { x: margin + card.width / 2 + at * step, y: top + card.height / 2 + row * rowHeight };
+  });
+  return { width, height: top + Math.ceil(n / perRow) * rowHeight, card, cards, centre: { x: width / 2, y: 18, isLine: true } };
+}
+
 /** The root on top; below it each rank under the one it reports to, spread by place. */
 function onTree(call, width, card) {
   const n = call.group.length, parent = (p) => (call.shape === "gather" ? 0 : p - (p & -p));
@@ -127,7 +147,7 @@ function onTree(call, width, card) {
   rows.forEach((row, r) => row.forEach((p, k) => {
     cards[p] = { x: margin + ((k + 0.5) / row.length) * (width - 2 * margin), y: top + card.height / 2 + r * (card.height + gap) };
   }));
-  return { width, height: top + rows.length * (card.height + gap) - gap + margin, card, cards, centre: { x: width / 2, y: 18 } };
+  return { width, height: top + rows.length * (card.height + gap) - gap + margin, card, cards, centre: { x: width / 2, y: 18, isLine: true } };
 }
 
 /** How far beside a two-way link a message flies, so that two that meet do not cover each other: {dx, dy}. */

@@ -1,8 +1,11 @@
 // The batch flow scene: thumbnails fly to microbatches, microbatches are worked on, gradients are averaged.
 
 import { actTime, flightsOf, gradientAt, placeBatch, realTime, stateOf, workRange } from "./batch_flow_geometry.js";
-import { countText, numberText, sizeText, spanText } from "./quantities.js";
-import { eased, filled, fitText, renderWith, Scene, SCENE_FONT } from "./scene.js";
+import { typed } from "./buffers.js";
+import { FONT, fitText } from "./canvas_text.js";
+import { filled } from "./fills.js";
+import { countText, numberText, sizeText, timeText } from "./quantities.js";
+import { eased, renderWith, Scene } from "./scene.js";
 
 const BATCH_HINT = "Play: each picture is a sample that was really loaded, and flies to the replica and microbatch that got it.";
 const MOST_STOPS = 200;
@@ -25,9 +28,9 @@ class BatchFlowView extends Scene {
     const rowsOf = (piece) => [...piece.rows, ...this.work.filter((one) => one.replica === piece.replica && one.microbatch === piece.microbatch).map((one) => one.row)];
     this.items = this.pieces.map((piece) => ({ row: piece.row, rows: rowsOf(piece) }));
     if (this.hasAverage) this.items.push({ row: this.average.rows[0], rows: this.average.rows });
-    const read = (name) => { const view = this.model.get("columns")[name]; return view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength); };
-    this.pixels = new Uint8Array(read("images"));
-    this.placeOfSample = new Map([...new Int32Array(read("samples"))].map((sample, k) => [sample, k]));
+    const { images, samples } = this.model.get("columns");
+    this.pixels = typed(images, Uint8Array);
+    this.placeOfSample = new Map([...typed(samples, Int32Array)].map((sample, k) => [sample, k]));
     return "";
   }
 
@@ -66,7 +69,7 @@ class BatchFlowView extends Scene {
 
   paintHome(g, { t }) {
     const { colours, layout } = this, count = this.pieces.reduce((sum, piece) => sum + piece.num_samples, 0);
-    g.textAlign = "left"; g.fillStyle = colours.text; g.font = `600 12px ${SCENE_FONT}`;
+    g.textAlign = "left"; g.fillStyle = colours.text; g.font = `600 12px ${FONT}`;
     g.fillText(fitText(g, `global batch of step ${this.step}: ${countText(count, "sample")}`, layout.width - 12), 8, 10);
     g.strokeStyle = colours.grid; g.lineWidth = 1;
     for (const { x, y } of layout.home.values()) g.strokeRect(x + 0.5, y + 0.5, layout.size.width - 1, layout.size.height - 1);
@@ -76,7 +79,7 @@ class BatchFlowView extends Scene {
     const { colours } = this, { ranks } = this.replicas.find((one) => one.replica === card.replica);
     g.fillStyle = colours.page; g.strokeStyle = colours.line; g.lineWidth = 1;
     g.beginPath(); g.roundRect(card.left, card.top, card.width, card.bottom - card.top, 8); g.fill(); g.stroke();
-    g.textAlign = "left"; g.fillStyle = colours.text; g.font = `600 12px ${SCENE_FONT}`;
+    g.textAlign = "left"; g.fillStyle = colours.text; g.font = `600 12px ${FONT}`;
     const who = ranks.length === 1 ? [`rank ${ranks[0]}`] : [`replica ${card.replica} · ranks ${ranks.join(", ")}`, `replica ${card.replica}`];
     const fits = who.find((text) => g.measureText(text).width <= card.width - 12);
     g.fillText(fits || String(card.replica), card.left + 7, card.top + 12);
@@ -88,7 +91,7 @@ class BatchFlowView extends Scene {
     const isMarked = now.hovered === strip.p || now.selected === strip.p, look = state.now && this.fills[state.now.kind];
     g.fillStyle = colours.soft; g.strokeStyle = isMarked ? colours.accent : look ? look.base : colours.line; g.lineWidth = isMarked || look ? 2 : 1;
     g.beginPath(); g.roundRect(strip.left, strip.top, strip.width, strip.height, 5); g.fill(); g.stroke();
-    g.font = `11px ${SCENE_FONT}`; g.textAlign = "right";
+    g.font = `11px ${FONT}`; g.textAlign = "right";
     const word = this.stateWord(state, strip.width), wide = g.measureText(word).width;
     if (look) { g.fillStyle = look.base; g.beginPath(); g.roundRect(strip.left + strip.width - wide - 10, strip.top + 1, wide + 9, 14, 4); g.fill(); }
     g.fillStyle = look ? look.text : colours.text;
@@ -135,7 +138,7 @@ class BatchFlowView extends Scene {
   /** A sample without a picture: its number in the data set, where there is room. */
   paintNumber(g, sample, x, y) {
     const { width, height } = this.layout.size;
-    g.font = `11px ${SCENE_FONT}`; g.textAlign = "center"; g.fillStyle = this.colours.text;
+    g.font = `11px ${FONT}`; g.textAlign = "center"; g.fillStyle = this.colours.text;
     if (height >= 12 && g.measureText(sample).width <= width - 2) g.fillText(sample, x + width / 2, y + height / 2 + 0.5);
   }
 
@@ -148,14 +151,14 @@ class BatchFlowView extends Scene {
     g.beginPath(); g.roundRect(meet.x - width / 2, meet.y - 20, width, 40, 9); g.fill(); g.stroke();
     g.setLineDash([]);
     if (isAverage && t >= 3) this.paintAverage(g, meet);
-    g.textAlign = "center"; g.fillStyle = colours.muted; g.font = `11px ${SCENE_FONT}`;
+    g.textAlign = "center"; g.fillStyle = colours.muted; g.font = `11px ${FONT}`;
     const title = `average over ${countText(this.replicas.length, "replica")} · ${average.ops.join(", ")} · ${sizeText(average.size_bytes)}`;
     g.fillText(fitText(g, title, width - 12), meet.x, meet.y - 28);
   }
 
   paintAverage(g, meet) {
     const { numbers } = this.average;
-    g.textAlign = "center"; g.fillStyle = this.colours.text; g.font = `600 12px ${SCENE_FONT}`;
+    g.textAlign = "center"; g.fillStyle = this.colours.text; g.font = `600 12px ${FONT}`;
     const sum = numbers ? `average ${numberText(numbers.after)}, of ${numbers.local.map(numberText).join(", ")}` : "the average is back on every replica";
     g.fillText(fitText(g, sum, meet.width - 12), meet.x, meet.y);
   }
@@ -166,7 +169,7 @@ class BatchFlowView extends Scene {
     const calmT = t < 2.55 ? 2 : 3, shown = gradientAt(card, this.layout.meet, isCalm && t > 2 ? calmT : t, place, this.replicas.length);
     const fill = shown.isAverage ? this.fills.sync : this.fills.backward, isReady = done || t > 2;
     const text = !isReady ? "no gradient yet" : numbers ? numberText(shown.isAverage ? numbers.after : numbers.local[place]) : shown.isAverage ? "average" : "gradient";
-    g.font = `600 11px ${SCENE_FONT}`; g.textAlign = "center";
+    g.font = `600 11px ${FONT}`; g.textAlign = "center";
     const width = Math.min(shown.room, g.measureText(text).width + 18);
     if (isReady) {
       g.fillStyle = fill.base; g.strokeStyle = this.colours.page; g.lineWidth = 1.5;
@@ -189,15 +192,15 @@ class BatchFlowView extends Scene {
     if (i === this.pieces.length) return this.tellAverage();
     const piece = this.pieces[i], { samples, num_samples } = piece, more = num_samples > 12 ? ` … (${num_samples})` : "";
     const work = this.work.filter((one) => one.replica === piece.replica && one.microbatch === piece.microbatch);
-    const took = (kind) => spanText(work.filter((one) => one.kind.startsWith(kind)).reduce((sum, one) => sum + one.end_ns - one.start_ns, 0));
-    const facts = [["replica", piece.replica], ["loaded by rank", piece.rank], ["in", spanText(piece.end_ns - piece.start_ns)], ["samples", samples.slice(0, 12).join(", ") + more]];
+    const took = (kind) => timeText(work.filter((one) => one.kind.startsWith(kind)).reduce((sum, one) => sum + one.end_ns - one.start_ns, 0));
+    const facts = [["replica", piece.replica], ["loaded by rank", piece.rank], ["in", timeText(piece.end_ns - piece.start_ns)], ["samples", samples.slice(0, 12).join(", ") + more]];
     if (work.length) facts.push(["forward", took("forward")], ["backward", took("backward")]);
     return { title: `microbatch ${piece.microbatch}`, facts, colour: this.fills.forward.base };
   }
 
   tellAverage() {
     const { num, ops, size_bytes, start_ns, end_ns, numbers } = this.average;
-    const facts = [["per rank", `${num} × ${ops.join(", ")}`], ["bytes", sizeText(size_bytes)], ["first start to last end", spanText(end_ns - start_ns)]];
+    const facts = [["per rank", `${num} × ${ops.join(", ")}`], ["bytes", sizeText(size_bytes)], ["first start to last end", timeText(end_ns - start_ns)]];
     if (numbers) facts.push(["one number", `${numbers.name}: ${numbers.local.map(numberText).join(", ")} → ${numberText(numbers.after)}`]);
     return { title: "gradients averaged", facts, colour: this.fills.sync.base };
   }
@@ -214,7 +217,7 @@ class BatchFlowView extends Scene {
   clockText(t) {
     if (t < 1) return "1 · samples fly";
     if (t > 2 && this.hasAverage) return "3 · averaging";
-    return this.range ? `2 · ${spanText(realTime(this.range, Math.min(2, t)) - this.range[0])}` : "samples there";
+    return this.range ? `2 · ${timeText(realTime(this.range, Math.min(2, t)) - this.range[0])}` : "samples there";
   }
 
   sentences() {

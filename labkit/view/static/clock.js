@@ -16,7 +16,7 @@ export function createClock({ from, to, seconds = 12, onTick, onState = () => {}
 
   clock.seek = (t) => { clock.t = Math.min(clock.to, Math.max(clock.from, t)); moved(); };
 
-  clock.setWindow = (start, end) => { clock.from = start; clock.to = end; clock.seek(start); };
+  clock.setWindow = (start, end, t = start) => { clock.from = start; clock.to = end; clock.seek(t); };
 
   clock.play = () => {
     if (clock.playing) return;

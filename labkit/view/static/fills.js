@@ -28,3 +28,16 @@ function patternOf(name, base, ink, dpr) {
   pattern.setTransform(new DOMMatrix().scale(8 / size));
   return pattern;
 }
+
+/** A legend's swatch: a small canvas of 18 x 12 pixels, painted once. */
+export function swatch(paint) {
+  const made = document.createElement("canvas"), g = made.getContext("2d");
+  Object.assign(made, { width: 36, height: 24, className: "lk-swatch" });
+  made.setAttribute("aria-hidden", "true");
+  g.scale(2, 2);
+  paint(g, 18, 12);
+  return made;
+}
+
+/** Paints a swatch with a look. */
+export const filled = (fill) => (g, width, height) => { g.fillStyle = fill.fill; g.fillRect(0, 0, width, height); };

@@ -27,12 +27,16 @@ export function icon(name) {
 export const iconButton = (name, label, attributes = {}) =>
   element("button", { type: "button", title: label, "aria-label": label, ...attributes }, icon(name));
 
+/** Buttons that belong together. */
+export const group = (...parts) => element("span", { class: "lk-joined", role: "group" }, ...parts);
+
 export function choice(label, options) {
   return element("select", { "aria-label": label, title: label }, ...options.map(([value, text]) => element("option", { value }, text)));
 }
 
 /** Title, badge and notes, the same on every player. */
-export function headOf({ heading, source, source_help, notes }) {
+export function headOf(model) {
+  const [heading, source, source_help, notes] = ["heading", "source", "source_help", "notes"].map((name) => model.get(name));
   const badge = element("span", { class: "lk-badge", title: source_help, tabindex: "0" }, `times: ${source}`,
     element("span", { class: "lk-unseen" }, ` (${source_help})`));
   return [

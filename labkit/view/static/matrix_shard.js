@@ -1,9 +1,11 @@
 // The matrix shard scene: a weight is cut over ranks, ranks multiply, results are put together and compared.
 
 import { between, cellAt, heightOfBox, placeShard, rowsDone, targetOf, widthOfBox } from "./matrix_shard_geometry.js";
+import { typed } from "./buffers.js";
+import { FONT, fitText } from "./canvas_text.js";
 import { choice } from "./markup.js";
 import { countText, numberText } from "./quantities.js";
-import { fitText, renderWith, Scene, SCENE_FONT } from "./scene.js";
+import { renderWith, Scene } from "./scene.js";
 
 const SHARD_HINT = "Play: the weight is cut and handed out, every rank multiplies its part, results are put together and compared. Point at a cell for its number.";
 const ACTS = ["cut and hand out", "multiply", "put together", "compare"];
@@ -24,10 +26,7 @@ class MatrixShardView extends Scene {
     const shard = (this.shard = this.model.get("shards")[number]), columns = this.model.get("columns");
     this.isRows = shard.cut === "rows";
     this.values = {};
-    for (const [name, [key]] of Object.entries(shard.matrices)) {
-      const view = columns[key];
-      this.values[name] = new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
-    }
+    for (const [name, [key]] of Object.entries(shard.matrices)) this.values[name] = typed(columns[key], Float32Array);
     this.values.weight = this.joined("weight", this.isRows ? 0 : 1);
     this.values.input = this.isRows ? this.values.input0 : this.joined("input", 1);
     const largest = (...names) => Math.max(1e-30, ...names.flatMap((name) => [...this.values[name]]).map(Math.abs));
@@ -49,7 +48,7 @@ class MatrixShardView extends Scene {
   choices() {
     const shards = this.model.get("shards");
     if (shards.length < 2) return [];
-    const picker = choice("Which weight", shards.map(({ name }, k) => [k, name]));
+    const picker = choice("Which weight", shards.map(({ name, cut }, k) => [k, `${name} · by ${cut}`]));
     picker.onchange = () => { this.use(Number(picker.value)); this.restart(); };
     return [picker];
   }
@@ -95,7 +94,7 @@ class MatrixShardView extends Scene {
     const { colours, shard } = this, isMarked = [now.hovered, now.selected].includes(panel.k), rank = shard.ranks[panel.k];
     g.strokeStyle = isMarked ? colours.accent : colours.line; g.lineWidth = isMarked ? 2 : 1;
     g.beginPath(); g.roundRect(panel.left, panel.top, panel.width, panel.bottom - panel.top, 8); g.stroke();
-    g.textAlign = "left"; g.fillStyle = colours.text; g.font = `600 12px ${SCENE_FONT}`;
+    g.textAlign = "left"; g.fillStyle = colours.text; g.font = `600 12px ${FONT}`;
     g.fillText(`rank ${rank}`, panel.left + 8, panel.top + 13);
     for (const kind of ["input", "weight"]) {
       const box = between(panel.from[kind], panel[kind], t);
@@ -117,13 +116,18 @@ class MatrixShardView extends Scene {
 
   paintResults(g, t) {
     const { layout, shard } = this, room = layout.resultStep, isTogether = t >= 3;
-    if (isTogether) this.paintMatrix(g, "combined", layout.combined, { label: this.isRows ? "side by side" : "added up", kind: "partial", room });
-    else { this.paintEmpty(g, layout.combined); this.paintLabel(g, this.isRows ? "side by side" : "added up", layout.combined, room); }
+    if (isTogether) this.paintMatrix(g, "combined", layout.combined, { label: this.togetherLabel(), kind: "partial", room });
+    else { this.paintEmpty(g, layout.combined); this.paintLabel(g, this.togetherLabel(), layout.combined, room); }
     const u = Math.min(1, Math.max(0, t - 3)), rows = Math.ceil(u * layout.whole.rows);
     this.paintMatrix(g, "whole", layout.whole, { label: shard.whole_from === "captured" ? "one rank's" : "whole product", kind: "partial", rows, room });
     this.paintMatrix(g, "difference", layout.difference, { label: rows === 0 ? "difference" : [`difference, up to ${numberText(shard.max_difference)}`, "difference"], kind: "difference", rows, room });
-    g.textAlign = "left"; g.font = `600 12px ${SCENE_FONT}`; g.fillStyle = this.colours.text;
+    g.textAlign = "left"; g.font = `600 12px ${FONT}`; g.fillStyle = this.colours.text;
     if (u >= 1) g.fillText(fitText(g, this.verdict(), layout.width - 12), 6, layout.height - 9);
+  }
+
+  togetherLabel() {
+    if (!this.isRows) return ["added up by one all_reduce", "added up"];
+    return this.shard.feeds ? ["side by side, here only", "side by side"] : "side by side";
   }
 
   verdict() {
@@ -162,7 +166,7 @@ class MatrixShardView extends Scene {
   }
 
   paintLabel(g, label, box, room) {
-    g.font = `11px ${SCENE_FONT}`; g.textAlign = "left"; g.fillStyle = this.colours.muted;
+    g.font = `11px ${FONT}`; g.textAlign = "left"; g.fillStyle = this.colours.muted;
     const text = [label].flat().find((one) => g.measureText(one).width <= room) || fitText(g, [label].flat()[0], room);
     g.fillText(text, box.x, box.y - 9);
   }
@@ -238,7 +242,7 @@ class MatrixShardView extends Scene {
     const how = [
       `W is cut by ${shard.cut}; every rank gets ${this.isRows ? "the same input" : "its slice of the input"}`,
       `each rank: x times its part${this.isRows && shard.has_relu ? ", then ReLU" : ""} (${shard.partials_from})`,
-      this.isRows ? "results are set side by side" : `summands are added over ranks (all-reduce)${shard.has_relu ? ", then ReLU" : ""}`, this.verdict(),
+      this.shard.feeds ? `in the run the parts stay apart: ${this.shard.feeds} takes each as its slice; here they are set side by side` : this.isRows ? "results are set side by side" : `summands are added over ranks (all-reduce)${shard.has_relu ? ", then ReLU" : ""}`, this.verdict(),
     ];
     return { title: `${act + 1} · ${ACTS[act]}`, facts: [["", how[act]]] };
   }
@@ -253,6 +257,7 @@ class MatrixShardView extends Scene {
       `Weight ${shard.name}, ${outs} × ${ins}, cut by ${shard.cut} over ${countText(shard.ranks.length, "rank")}: each computes ` +
         `${this.isRows ? "some columns of the result from the same input" : "a summand of the whole result from its slice of the input"}. ${this.verdict()}`,
       `Weights, inputs and the result are captured; the ranks' products are ${shard.partials_from}; the whole product is ${this.wholeText()}.`,
+      ...(shard.feeds ? [`Nothing is sent after it: each rank's part goes into ${shard.feeds}, which is cut by columns, and one all-reduce adds up there.`] : []),
       ...(shard.is_cropped ? [`Shown are the first samples, and the first numbers of each part; the difference counts all.`] : []),
     ];
   }

@@ -5,6 +5,7 @@
 
 const LABEL = 17; // above each matrix
 const SPACE = 14;
+const LABEL_WIDTH = 150; // of "input x, 12 × 128"
 
 export const widthOfBox = ({ cell, cols }) => cell * cols;
 export const heightOfBox = ({ cell, rows }) => cell * rows;
@@ -41,10 +42,10 @@ export function placeShard(shard, width) {
 
 /** The whole input and weight: side by side, on a narrow page one below the other. */
 function placeTop(layout, { weight, input }, { x, y, inner, stacked }) {
-  const cell = Math.max(1.5, Math.min(9, 190 / Math.max(weight.rows, input.rows), stacked ? inner / Math.max(weight.cols, input.cols) : (inner - SPACE) / (weight.cols + input.cols)));
+  const cell = Math.max(1.5, Math.min(9, 190 / Math.max(weight.rows, input.rows), stacked ? inner / Math.max(weight.cols, input.cols) : Math.min((inner - SPACE) / (weight.cols + input.cols), (inner - LABEL_WIDTH) / weight.cols)));
   layout.input = { x, y, cell, ...input };
   const inputBottom = y + cell * input.rows;
-  layout.weight = stacked ? { x, y: inputBottom + LABEL + 4, cell, ...weight } : { x: x + cell * input.cols + SPACE, y, cell, ...weight };
+  layout.weight = stacked ? { x, y: inputBottom + LABEL + 4, cell, ...weight } : { x: x + Math.max(cell * input.cols + SPACE, LABEL_WIDTH), y, cell, ...weight };
   return Math.max(inputBottom, layout.weight.y + cell * weight.rows);
 }
 

@@ -3,13 +3,13 @@
 // A *lane* is one rank's part of the columns: {from, to} are its first row and the one after its last. What a row tells
 // holds until the next; before the first, nothing is known and nothing is drawn.
 
+import { typed } from "./buffers.js";
+
 export const HELD_NAMES = ["param_bytes", "grad_bytes", "optimizer_bytes", "activation_bytes"];
 
 /** Binary buffers -> {t, row, held: [four arrays]}. */
 export function readHeld(columns) {
-  const bytesOf = (view) => (ArrayBuffer.isView(view) ? view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength) : view);
-  const read = (name, Type) => new Type(bytesOf(columns[name]));
-  return { t: read("t", Float64Array), row: read("row", Uint32Array), held: HELD_NAMES.map((name) => read(name, Float64Array)) };
+  return { t: typed(columns.held_t, Float64Array), row: typed(columns.held_row, Uint32Array), held: HELD_NAMES.map((name) => typed(columns[name], Float64Array)) };
 }
 
 /** Lanes of ranks from how many rows each has. */

@@ -1,57 +1,50 @@
 // The mesh scene: the grid of ranks, the groups of an axis, the traffic of a moment.
 
-import { boundsOf, buildRows, neighbour, readSpans, spanAt, stepRanges, valueOf } from "./geometry.js";
+import { FONT, fitText, rimmedText, textWidth } from "./canvas_text.js";
+import { filled } from "./fills.js";
 import { boxAt, coordinateOf, flowsAt, flowsOf, groupsOf, isAlong, linkCurve, linksOfGroup, onCurve, placeMesh, shownUntil, trafficUntil } from "./mesh_grid_geometry.js";
-import { choice, element } from "./markup.js";
-import { countText, sizeText, spanText } from "./quantities.js";
-import { eased, filled, fitText, group, renderWith, Scene, SCENE_FONT, textWidth } from "./scene.js";
+import { element, group } from "./markup.js";
+import { countText, momentText, sizeText, timeText } from "./quantities.js";
+import { eased, renderWith } from "./scene.js";
+import { boundsOf, readSpans, stepRanges, valueOf } from "./spans.js";
+import { TimeScene } from "./time_scene.js";
+import { buildRows, neighbour, spanAt } from "./tracks.js";
 
 const MESH_HINT = "Play, and choose an axis: its groups are linked, and links light up while something travels on them.";
 const GLOW = 0.02; // of the window: how long the shortest communication is shown
 const MOST_LINKS = 3000;
 const AXIS_NAMES = { all: "All", pp: "pipeline", dp: "data", tp: "tensor" };
 
-class MeshGridView extends Scene {
+class MeshGridView extends TimeScene {
   constructor(model, el) { super(model, el, { name: "mesh-grid", role: "mesh of ranks", hint: MESH_HINT }); }
 
   prepare() {
     if (this.model.get("missing")) return this.model.get("missing");
     for (const name of ["channels", "ranks", "degrees", "axis"]) this[name] = this.model.get(name);
     this.spans = readSpans(this.model.get("columns"));
-    this.steps = stepRanges(this.spans);
     this.looks = this.model.get("looks");
     this.axes = ["pp", "dp", "tp"].filter((axis) => this.degrees[axis] > 1);
     if (!this.axes.includes(this.axis)) this.axis = "all";
-    this.items = this.ranks.map(({ rank }) => ({ rank, row: -1 }));
-    this.use(this.model.get("step"));
+    this.items = this.ranks;
+    this.open(stepRanges(this.spans), boundsOf(this.spans));
     return "";
   }
 
-  use(step) {
-    const range = this.steps.find((one) => one.step === step), whole = this.steps.length ? [this.steps[0].from, Math.max(...this.steps.map(({ to }) => to))] : boundsOf(this.spans);
-    this.window = range ? [range.from, range.to] : whole;
-    if (this.window[1] <= this.window[0]) this.window[1] = this.window[0] + 1000;
+  get hasAxis() { return false; }
+
+  onWindow() {
     this.glow = GLOW * (this.window[1] - this.window[0]);
     this.traffic = flowsOf(this.spans, this.channels, this.window);
+    this.trafficOf = {};
     this.rows = buildRows(this.spans, this.ranks, "stage", this.window);
     this.stops = [...new Set(this.traffic.flows.map(({ start }) => Math.max(this.window[0], start)))];
   }
 
-  choices() {
-    const parts = [];
-    if (this.axes.length > 1) {
-      this.axisButtons = ["all", ...this.axes].map((axis) => element("button", { type: "button", "data-axis": axis, title: `Groups along ${axis}` }, axis === "all" ? "All" : axis));
-      for (const button of this.axisButtons) button.onclick = () => this.pick(button.dataset.axis);
-      parts.push(group(...this.axisButtons));
-    }
-    if (this.steps.length > 1) {
-      const picker = choice("Training step", [["", "all steps"], ...this.steps.map(({ step }) => [step, `step ${step}`])]);
-      const opened = this.model.get("step");
-      picker.value = opened === null || opened === undefined ? "" : String(opened);
-      picker.onchange = () => { this.use(picker.value === "" ? null : Number(picker.value)); this.restart(); };
-      parts.push(picker);
-    }
-    return parts;
+  ownChoices() {
+    if (this.axes.length < 2) return [];
+    this.axisButtons = ["all", ...this.axes].map((axis) => element("button", { type: "button", "data-axis": axis, title: `Groups along ${axis}` }, axis === "all" ? "All" : axis));
+    for (const button of this.axisButtons) button.onclick = () => this.pick(button.dataset.axis);
+    return [group(...this.axisButtons)];
   }
 
   pick(axis) {
@@ -88,7 +81,7 @@ class MeshGridView extends Scene {
   paintSummary(g, { t, isStarted }) {
     const totals = trafficUntil(this.traffic, isStarted ? t : this.window[0] - 1), parts = [...totals].filter(([axis]) => isAlong({ axis }, this.axis));
     const text = parts.map(([axis, { count, bytes }]) => `${axis}: ${countText(count, "transfer")}, ${sizeText(bytes)}`).join("   ·   ");
-    g.font = `600 12px ${SCENE_FONT}`; g.textAlign = "left"; g.fillStyle = this.colours.text;
+    g.font = `600 12px ${FONT}`; g.textAlign = "left"; g.fillStyle = this.colours.text;
     g.fillText(fitText(g, text || "no traffic yet", this.layout.width - 12), 6, 9);
   }
 
@@ -101,10 +94,10 @@ class MeshGridView extends Scene {
   paintPlace(g, cell) {
     const parts = [...(this.degrees.pp > 1 ? [`stage ${cell.pp}`] : []), ...(this.degrees.dp > 1 ? [`replica ${cell.dp}`] : [])];
     const short = parts.map((part) => part[0] + part.split(" ")[1]).join(" "), long = parts.join(" · "), x = cell.x + cell.width / 2, y = cell.y + cell.height - 10;
-    g.font = `11px ${SCENE_FONT}`; g.textAlign = "center"; g.lineJoin = "round";
+    g.font = `11px ${FONT}`; g.textAlign = "center";
     const text = textWidth(g, long) <= cell.width - 8 ? long : fitText(g, short, cell.width - 4);
-    g.strokeStyle = this.colours.soft; g.lineWidth = 4; g.strokeText(text, x, y);
-    g.fillStyle = this.colours.muted; g.fillText(text, x, y);
+    g.fillStyle = this.colours.muted;
+    rimmedText(g, text, x, y, this.colours.soft);
   }
 
   /** The links of the picked axis' groups, or of all. */
@@ -133,10 +126,11 @@ class MeshGridView extends Scene {
   }
 
   paintText(g, text, box, shift, weight, fill, colour) {
-    g.font = `${weight} 11px ${SCENE_FONT}`; g.textAlign = "center";
+    g.font = `${weight} 11px ${FONT}`; g.textAlign = "center";
     const fits = fitText(g, text, box.width - 4) || (text.length < 4 ? text : ""), x = box.x + box.width / 2, y = box.y + box.height / 2 + shift;
-    if (fill?.patterned) { g.strokeStyle = fill.base; g.lineWidth = 4; g.lineJoin = "round"; g.strokeText(fits, x, y); }
-    g.fillStyle = colour; g.fillText(fits, x, y);
+    g.fillStyle = colour;
+    if (fill?.patterned) rimmedText(g, fits, x, y, fill.base);
+    else g.fillText(fits, x, y);
   }
 
   paintFlow(g, flow, now) {
@@ -159,25 +153,21 @@ class MeshGridView extends Scene {
 
   itemAt(x, y) { return this.layout ? boxAt(this.layout, x, y) : -1; }
 
-  /** Selecting a rank selects what it does now, or does next. */
-  select(k) {
-    if (k >= 0) {
-      const here = this.spanOf(this.items[k].rank, this.now.t), i = here >= 0 ? here : neighbour(this.spans, [this.rows[k].compute], this.now.t, 1);
-      this.items[k].row = i < 0 ? -1 : this.spans.row[i];
-    }
-    super.select(k);
+  /** A rank stands for what it does now, or does next. */
+  rowOf(k) {
+    const here = this.spanOf(this.items[k].rank, this.now.t), i = here >= 0 ? here : neighbour(this.spans, [this.rows[k].compute], this.now.t, 1);
+    return i < 0 ? -1 : this.spans.row[i];
   }
 
-  followSelection() {
-    const row = this.model.get("selected"), i = row < 0 ? -1 : this.spans.row.indexOf(row);
-    this.now.selected = i < 0 ? -1 : this.spans.rank[i];
-    if (i >= 0) this.items[this.now.selected].row = row;
-    this.ask();
+  /** The rank an event happened on. */
+  indexOf(row) {
+    const i = row < 0 ? -1 : this.spans.row.indexOf(row);
+    return i < 0 ? -1 : this.spans.rank[i];
   }
 
   tell(k) {
     const { rank } = this.items[k], { place } = this.ranks[k], i = this.spanOf(rank, this.now.t), look = i < 0 ? null : this.looks[this.spans.look[i]];
-    const own = { flows: this.traffic.flows.filter(({ ranks }) => ranks.includes(rank)) }, totals = trafficUntil(own, this.now.t);
+    const own = (this.trafficOf[rank] ||= { flows: this.traffic.flows.filter(({ ranks }) => ranks.includes(rank)) }), totals = trafficUntil(own, this.now.t);
     const microbatch = i < 0 ? null : valueOf(this.spans, "microbatch", i);
     const facts = [["place", place || "the only axis"], ["now", look ? `${look.label}${microbatch === null ? "" : `, microbatch ${microbatch}`}` : "idle"]];
     for (const [axis, { count, bytes }] of totals) facts.push([`${axis} so far`, `${countText(count, "transfer")}, ${sizeText(bytes)}`]);
@@ -187,12 +177,12 @@ class MeshGridView extends Scene {
   tellNow() {
     const present = this.present || [], shown = present.slice(-4).reverse();
     const between = ({ from, to, ranks }) => (from >= 0 ? `${from} → ${to}` : `of ranks ${shortList(ranks)}`);
-    const facts = shown.map((flow) => [flow.axis, `${flow.op} ${between(flow)} · ${sizeText(flow.bytes)} · ${spanText(flow.end - flow.start)}`]);
+    const facts = shown.map((flow) => [flow.axis, `${flow.op} ${between(flow)} · ${sizeText(flow.bytes)} · ${timeText(flow.end - flow.start)}`]);
     if (present.length > 4) facts.push(["and", `${present.length - 4} more`]);
     return { title: "traffic", facts: facts.length ? facts : [["now", "none"]] };
   }
 
-  clockText(t) { return `${spanText(t - this.window[0])} / ${spanText(this.window[1] - this.window[0])}`; }
+  clockText(t) { return momentText(t, this.window); }
 
   sentences() {
     const { degrees } = this, totals = trafficUntil(this.traffic, Infinity), names = this.axes.map((axis) => `${axis} ${degrees[axis]} (${AXIS_NAMES[axis]} parallel)`);
@@ -200,7 +190,7 @@ class MeshGridView extends Scene {
       this.ranks.length === 1 ? "One rank: there is nobody to talk to." : `${countText(this.ranks.length, "rank")}${names.length ? ` on a grid of ${names.join(", ")}` : ""}.`,
       ...[...totals].map(([axis, { count, bytes }]) => `Along ${axis}: ${countText(count, "transfer")}, ${sizeText(bytes)} of tensors.`),
       ...(this.axis === "all" ? [] : [`Groups along ${this.axis}: ${groupsOf(degrees, this.axis).slice(0, 32).map((ranks) => `[${shortList(ranks)}]`).join(", ")}.`]),
-      `What took less than ${spanText(this.glow)} is shown for that long, so that it can be seen; its real length is told.`,
+      `What took less than ${timeText(this.glow)} is shown for that long, so that it can be seen; its real length is told.`,
     ];
   }
 

@@ -3,7 +3,7 @@
 // A *flow* is one communication on all its ranks: {op, axis, ranks, from, to, start, end, bytes, spans}. Messages have
 // from and to. What took less than `glow` ns is shown for that long, else no eye would see it.
 
-import { endOf, GRAIN } from "./geometry.js";
+import { endOf, GRAIN } from "./spans.js";
 
 /** {pp, dp, tp} of a rank; tp varies fastest. */
 export const coordinateOf = ({ dp, tp }, rank) => ({ pp: Math.floor(rank / (dp * tp)), dp: Math.floor(rank / tp) % dp, tp: rank % tp });

@@ -1,42 +1,32 @@
-// Drawing a scene on a canvas. A static layer (spans, labels) is painted when the view changes; every frame copies it and
-// adds what moves. A *scene* is all that is drawn: spans, rows, layout, view, looks, tables of names, colours.
+// Drawing the timeline on a canvas: a static layer of spans and labels, and what moves in every frame. A *scene* is the
+// TimelineView: spans, rows, layout, view, looks, tables of names, colours.
 
-import { boxOf, endOf, linkedWith, longestInside, messagesWithin, pixelShares, spanAt, ticks, valueOf, visible } from "./geometry.js";
-import { labelsOf, opText, unitFor } from "./wording.js";
+import { FONT, rimmedText, textWidth } from "./canvas_text.js";
+import { endOf, linkedWith, valueOf } from "./spans.js";
+import { boxOf } from "./timeline_geometry.js";
+import { longestInside, messagesWithin, pixelShares, spanAt, visible } from "./tracks.js";
+import { labelsOf, opText } from "./wording.js";
 
-const FONT = 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
 const MOST_MESSAGES = 600; // more at once say nothing: then only those under way are drawn
 const OTHER_STEP = 0.25; // opacity of what belongs to another step than the chosen one
 const MOST_OUTLINED = 50_000; // spans; beyond, the outline of the present ones costs more than it tells
 
-export const xOf = ({ layout, view }, time) =>
-  layout.left + ((time - view[0]) / (view[1] - view[0])) * (layout.right - layout.left);
-
-export const timeOf = ({ layout, view }, x) =>
-  view[0] + ((x - layout.left) / (layout.right - layout.left)) * (view[1] - view[0]);
-
 // ---- the static layer -------------------------------------------------------------------------------------------------
 
-/** All spans of the view on a canvas of their own. */
-export function paintLayer(scene) {
-  const { layout, rows, dpr } = scene;
-  const canvas = new OffscreenCanvas(Math.max(1, layout.width * dpr), Math.max(1, layout.height * dpr));
-  const g = canvas.getContext("2d");
-  g.scale(dpr, dpr);
-  g.beginPath(); g.rect(layout.left, 0, layout.right - layout.left, layout.height); g.clip();
+/** All spans of the view. */
+export function paintSpans(g, scene) {
   g.textAlign = "center"; g.textBaseline = "middle";
-  rows.forEach((row, r) => {
-    const place = layout.rows[r];
+  scene.rows.forEach((row, r) => {
+    const place = scene.layout.rows[r];
     paintIdle(g, scene, place.compute);
     paintTrack(g, scene, row.compute, place.compute);
     row.syncs.forEach((track, s) => { paintRail(g, scene, place.syncs[s]); paintTrack(g, scene, track, place.syncs[s]); });
   });
-  return canvas;
 }
 
 function paintIdle(g, scene, { top, height }) {
-  const { layout, window } = scene, idle = scene.fills[scene.looks.findIndex((look) => look.name === "idle")];
-  const left = Math.max(layout.left, xOf(scene, window[0])), right = Math.min(layout.right, xOf(scene, window[1]));
+  const { layout, window } = scene, idle = scene.fills.idle;
+  const left = Math.max(layout.left, scene.xOf(window[0])), right = Math.min(layout.right, scene.xOf(window[1]));
   g.fillStyle = idle.fill;
   g.beginPath(); g.roundRect(left, top, Math.max(0, right - left), height, 4); g.fill();
 }
@@ -57,7 +47,7 @@ function paintTrack(g, scene, track, box) {
 
 /** More spans than pixels: each pixel column is a stack of what its time went to. */
 function paintShares(g, scene, track, { top, height }, width) {
-  const { spans, fills, view, layout } = scene, shares = pixelShares(spans, track, view, width, fills.length);
+  const { spans, fillList: fills, view, layout } = scene, shares = pixelShares(spans, track, view, width, fills.length);
   for (let x = 0; x < width; x++) {
     let y = top + height;
     for (let look = 0; look < fills.length; look++) {
@@ -71,18 +61,18 @@ function paintShares(g, scene, track, { top, height }, width) {
 }
 
 function paintSpan(g, scene, track, k, box, roomy) {
-  const i = track.index[k], left = xOf(scene, scene.spans.start[i]), whole = xOf(scene, endOf(scene.spans, i)) - left;
+  const i = track.index[k], left = scene.xOf(scene.spans.start[i]), whole = scene.xOf(endOf(scene.spans, i)) - left;
   const width = Math.max(whole === 0 ? 2 : 0.75, whole - (roomy && whole > 4 ? 1.25 : 0)), { top, height } = nestedBox(track.depth[k], box);
-  const fill = scene.fills[scene.spans.look[i]];
+  const fill = scene.fillList[scene.spans.look[i]];
   const strength = isOfOtherStep(scene, i) ? OTHER_STEP : 1;
   g.globalAlpha = strength;
   g.fillStyle = fill.fill;
-  const before = Math.min(width, xOf(scene, scene.joined[i]) - left); // of a sync: pixels until its last rank joined
+  const before = Math.min(width, scene.xOf(scene.joined[i]) - left); // of a sync: pixels until its last rank joined
   if (before > 1) paintUnjoined(g, left, top, before, height, strength);
   paintBlock(g, left + Math.max(0, before), top, Math.max(0.75, width - Math.max(0, before)), height);
   if (width < 15 || height < 12 || strength < 1) return;
   if (before > width / 2) return paintLabel(g, scene, i, { text: scene.colours.text }, left, before, { top, height });
-  const inside = xOf(scene, scene.spans.start[i] + longestInside(scene.spans, track, k)) - left;
+  const inside = scene.xOf(scene.spans.start[i] + longestInside(scene.spans, track, k)) - left;
   const holds = inside > 8; // then its lower part is covered
   const solid = Math.max(0, before);
   paintLabel(g, scene, i, fill, left + solid, width - solid, holds ? { top, height: height * 0.58 } : { top, height });
@@ -112,65 +102,25 @@ function paintLabel(g, scene, i, fill, left, width, { top, height }) {
   if (height < 11) return;
   const seen = [Math.max(left, scene.layout.left), Math.min(left + width, scene.layout.right)], room = seen[1] - seen[0] - 2;
   g.font = `600 ${height >= 22 && width >= 26 ? 12 : 11}px ${FONT}`;
-  const label = labelsOf(scene, i).find((text) => widthOf(g, text) <= room);
+  const label = labelsOf(scene, i).find((text) => textWidth(g, text) <= room);
   if (!label) return;
   const x = (seen[0] + seen[1]) / 2, y = top + height / 2 + 0.5;
-  if (fill.patterned) { g.strokeStyle = fill.base; g.lineWidth = 4; g.lineJoin = "round"; g.strokeText(label, x, y); }
   g.fillStyle = fill.text;
-  g.fillText(label, x, y);
-}
-
-const widths = new Map(); // measuring text is the slowest part of painting labels
-function widthOf(g, text) {
-  const key = g.font.slice(0, 9) + text;
-  if (widths.size > 5000) widths.clear();
-  if (!widths.has(key)) widths.set(key, g.measureText(text).width);
-  return widths.get(key);
+  if (fill.patterned) rimmedText(g, label, x, y, fill.base);
+  else g.fillText(label, x, y);
 }
 
 // ---- a frame ----------------------------------------------------------------------------------------------------------
 
-/** The picture at time `now.t`. `now`: {t, isStarted, hovered, selected, focusRow, isCalm}. */
-export function paintFrame(g, scene, layer, now) {
-  const { layout, dpr, colours } = scene;
-  g.setTransform(dpr, 0, 0, dpr, 0, 0);
-  g.clearRect(0, 0, layout.width, layout.height);
-  paintAxis(g, scene);
-  paintNames(g, scene, now.focusRow);
-  const x = Math.max(layout.left, Math.min(layout.right, xOf(scene, now.t)));
-  copy(g, scene, layer, layout.left, x, 1);
-  copy(g, scene, layer, x, layout.right, now.isStarted ? 0.34 : 1);
-  g.save();
-  g.beginPath(); g.rect(layout.left - 4, 0, layout.right - layout.left + 8, layout.height); g.clip();
-  if (now.isStarted && scene.spans.count < MOST_OUTLINED) paintPresent(g, scene, layer, now.t, x);
+/** What moves; x: the playhead. `now`: {t, isStarted, hovered, selected, isCalm}. */
+export function paintMoment(g, scene, now, x) {
+  if (now.isStarted && scene.spans.count < MOST_OUTLINED) paintPresent(g, scene, now.t, x);
   paintMessages(g, scene, now);
   paintMarked(g, scene, now);
-  g.restore();
-  if (now.t >= scene.view[0] && now.t <= scene.view[1]) paintPlayhead(g, scene, x, colours.playhead);
 }
 
-function copy(g, { layout, dpr }, layer, from, to, alpha, top = 0, height = layout.height) {
-  if (to <= from) return;
-  g.globalAlpha = alpha;
-  g.drawImage(layer, from * dpr, top * dpr, (to - from) * dpr, height * dpr, from, top, to - from, height);
-  g.globalAlpha = 1;
-}
-
-function paintAxis(g, scene) {
-  const { layout, view, window, colours } = scene, [name, size] = unitFor(view[1] - view[0]);
-  const { every, times } = ticks(view.map((t) => (t - window[0]) / size), (layout.right - layout.left) / (layout.narrow ? 64 : 86));
-  const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(every) + 1e-9)));
-  g.font = `11px ${FONT}`; g.textBaseline = "top"; g.textAlign = "center";
-  for (const time of times) {
-    const x = xOf(scene, window[0] + time * size);
-    g.fillStyle = colours.grid; g.fillRect(Math.round(x), 10, 1, layout.plotBottom - 6);
-    g.fillStyle = colours.muted; g.fillText(time.toFixed(digits), Math.min(x, layout.right - 4), layout.plotBottom + 8);
-  }
-  g.textAlign = "left";
-  g.fillText(layout.left < 100 ? name : `time in ${name}`, 4, layout.plotBottom + 8);
-}
-
-function paintNames(g, { layout, rows, colours }, focusRow) {
+/** Names of the ranks, left of the axis. */
+export function paintNames(g, { layout, rows, colours, focusRow }) {
   g.textAlign = "left"; g.textBaseline = "middle";
   rows.forEach((row, r) => {
     const { compute, top, bottom } = layout.rows[r], middle = compute.top + compute.height / 2;
@@ -182,7 +132,7 @@ function paintNames(g, { layout, rows, colours }, focusRow) {
     if (!row.place) return;
     g.fillStyle = colours.muted; g.font = `11px ${FONT}`;
     if (twoLines) g.fillText(layout.narrow ? abbreviated(row.place) : row.place, 8, middle + 8);
-    else if (!layout.narrow) g.fillText(abbreviated(row.place), 62, y);
+    else if (!layout.narrow) g.fillText(abbreviated(row.place), 70, y);
   });
 }
 
@@ -190,15 +140,15 @@ function paintNames(g, { layout, rows, colours }, focusRow) {
 const abbreviated = (place) => place.split(" · ").map((part) => part[0] + part.slice(part.indexOf(" ") + 1)).join(" ");
 
 /** What runs at time t: full strength to its end, and an outline. */
-function paintPresent(g, scene, layer, t, x) {
+function paintPresent(g, scene, t, x) {
   const { spans, rows, layout, colours } = scene;
   rows.forEach((row, r) => {
     const i = spanAt(spans, row.compute, t);
     if (i < 0 || spans.duration[i] === 0) return;
     const { top, height } = layout.rows[r].compute;
-    const left = Math.max(layout.left, xOf(scene, spans.start[i])), right = Math.min(layout.right, xOf(scene, endOf(spans, i)));
+    const left = Math.max(layout.left, scene.xOf(spans.start[i])), right = Math.min(layout.right, scene.xOf(endOf(spans, i)));
     if (right - left < 3) return;
-    copy(g, scene, layer, Math.max(x, left), right, 0.6, top, height);
+    scene.copyLayer(g, Math.max(x, left), right, 0.6, top, height);
     g.strokeStyle = colours.text; g.lineWidth = 1.5;
     g.beginPath(); g.roundRect(left + 0.75, top + 0.75, right - left - 2.5, height - 1.5, 4); g.stroke();
   });
@@ -212,7 +162,7 @@ function paintMessages(g, scene, now) {
   for (let k = a; k < b; k++) {
     const send = messages.from[k], receive = messages.to[k];
     const isUnderWay = now.isStarted && spans.start[send] <= now.t && now.t <= endOf(spans, receive);
-    const isMarked = [now.hovered, now.selected].some((i) => i >= 0 && concerns(spans, i, send, receive));
+    const isMarked = [now.hovered, now.selected].some((i) => i >= 0 && i < spans.count && concerns(spans, i, send, receive));
     if (crowded && !isUnderWay && !isMarked) continue;
     const isFuture = now.isStarted && spans.start[send] > now.t;
     paintMessage(g, scene, send, receive, { isUnderWay, isMarked, isFuture, now });
@@ -229,12 +179,12 @@ function concerns(spans, i, send, receive) {
 }
 
 function paintMessage(g, scene, send, receive, { isUnderWay, isMarked, isFuture, now }) {
-  const { spans, layout, colours, rowOf } = scene, from = layout.rows[rowOf.get(spans.rank[send])], to = layout.rows[rowOf.get(spans.rank[receive])];
+  const { spans, layout, colours, rowAt } = scene, from = layout.rows[rowAt.get(spans.rank[send])], to = layout.rows[rowAt.get(spans.rank[receive])];
   if (!from || !to) return;
   const isDown = to.top > from.top, start = spans.start[send], end = Math.max(start, endOf(spans, receive));
-  const x0 = xOf(scene, start), x1 = xOf(scene, end), y0 = isDown ? from.bottom + 1 : from.top - 1, y1 = isDown ? to.top - 1 : to.bottom + 1;
+  const x0 = scene.xOf(start), x1 = scene.xOf(end), y0 = isDown ? from.bottom + 1 : from.top - 1, y1 = isDown ? to.top - 1 : to.bottom + 1;
   const middle = (y0 + y1) / 2, strong = isMarked || isUnderWay;
-  const isFar = Math.abs(rowOf.get(spans.rank[send]) - rowOf.get(spans.rank[receive])) > 1; // crosses other rows
+  const isFar = Math.abs(rowAt.get(spans.rank[send]) - rowAt.get(spans.rank[receive])) > 1; // crosses other rows
   g.globalAlpha = strong ? 1 : isFuture ? 0.28 : isFar ? 0.45 : 0.75;
   g.strokeStyle = g.fillStyle = isMarked ? colours.accent : strong ? colours.text : colours.muted;
   g.lineWidth = strong ? 1.75 : 1;
@@ -257,7 +207,7 @@ function paintParcel(g, colours, u, ...points) {
 /** Outlines of the hovered and the selected span, and the line that ties a collective together. */
 function paintMarked(g, scene, { hovered, selected }) {
   for (const i of new Set([selected, hovered])) {
-    if (i < 0) continue;
+    if (i < 0 || i >= scene.spans.count) continue;
     const isMessage = ["send", "recv"].includes(opText(scene.channels, scene.spans, i));
     const others = isMessage ? [] : linkedWith(scene.spans, i);
     if (others.length > 1) paintTie(g, scene, others);
@@ -268,10 +218,14 @@ function paintMarked(g, scene, { hovered, selected }) {
 
 function outline(g, scene, i, colour, width) {
   const box = boxOf(scene.spans, scene.rows, scene.layout, i);
-  if (!box) return;
-  const left = xOf(scene, scene.spans.start[i]), right = Math.max(left + 3, xOf(scene, endOf(scene.spans, i)));
+  if (box) outlineBox(g, scene, box, [scene.spans.start[i], endOf(scene.spans, i)], colour, width);
+}
+
+/** A frame around a stretch of time in a box. */
+export function outlineBox(g, scene, { top, height }, [from, to], colour, width) {
+  const left = scene.xOf(from), right = Math.max(left + 3, scene.xOf(to));
   g.strokeStyle = colour; g.lineWidth = width;
-  g.beginPath(); g.roundRect(left - 1, box.top - 1, right - left + 1, box.height + 2, 5); g.stroke();
+  g.beginPath(); g.roundRect(left - 1, top - 1, right - left + 1, height + 2, 5); g.stroke();
 }
 
 /** From the moment each rank joined a collective to the next rank's, and so for the moments it was done. */
@@ -283,14 +237,8 @@ function paintTie(g, scene, members) {
   for (const [edge, dash] of [[(i) => scene.spans.start[i], [4, 3]], [(i) => endOf(scene.spans, i), []]]) {
     g.setLineDash(dash);
     g.beginPath();
-    for (const { i, box } of points) { const x = xOf(scene, edge(i)); g.lineTo(x, box.top); g.lineTo(x, box.top + box.height); }
+    for (const { i, box } of points) { const x = scene.xOf(edge(i)); g.lineTo(x, box.top); g.lineTo(x, box.top + box.height); }
     g.stroke();
   }
   g.setLineDash([]);
-}
-
-function paintPlayhead(g, { layout }, x, colour) {
-  g.fillStyle = colour;
-  g.fillRect(x - 0.75, 4, 1.5, layout.plotBottom);
-  g.beginPath(); g.moveTo(x - 5.5, 0); g.lineTo(x + 5.5, 0); g.lineTo(x + 5.5, 3); g.lineTo(x, 10); g.lineTo(x - 5.5, 3); g.fill();
 }

@@ -14,14 +14,16 @@ function render({ model, el }) {
   const root = element("div", { class: "labkit labkit-report" });
   const show = () => {
     const proof = model.get("proof");
-    root.replaceChildren(factList(model.get("facts")), ...(proof.length ? [proofCard(proof, model.get("proof_note"))] : []));
+    const notes = element("ul", { class: "lk-notes", "aria-label": "Notes" }, ...model.get("notes").map((note) => element("li", {}, note)));
+    root.replaceChildren(notes, factList(model.get("facts")), ...(proof.length ? [proofCard(proof, model.get("proof_note"))] : []));
   };
   const retheme = () => { root.dataset.theme = themeOf(model.get("theme")); };
-  for (const name of ["facts", "proof", "proof_note"]) model.on(`change:${name}`, show);
+  const names = ["facts", "notes", "proof", "proof_note"];
+  for (const name of names) model.on(`change:${name}`, show);
   const stop = watchTheme(retheme);
   show(); retheme();
   el.append(root);
-  return () => { stop(); for (const name of ["facts", "proof", "proof_note"]) model.off(`change:${name}`, show); root.remove(); };
+  return () => { stop(); for (const name of names) model.off(`change:${name}`, show); root.remove(); };
 }
 
 export default { render };

@@ -1,27 +1,13 @@
 // Numbers and spans in words: labels inside spans, the facts of a hovered span, the picture as text. Pure.
 
-import { endOf, linkedWith, samplesOf, timeSpent, valueOf } from "./geometry.js";
+import { countText, shareText, sizeText, timeText, unitFor } from "./quantities.js";
+import { endOf, linkedWith, samplesOf, valueOf } from "./spans.js";
+import { timeSpent } from "./tracks.js";
 
-const UNITS = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
 const MAX_SAMPLES_SHOWN = 16;
-
-/** The unit in which a length of time reads best: [name, ns]. */
-export const unitFor = (ns) => UNITS.find(([, size]) => ns >= size * 2) || UNITS[UNITS.length - 1];
-
-/** "20.5 ms". Digits follow the size; `digits` fixes them. */
-export function timeText(ns, [name, size] = unitFor(Math.abs(ns)), digits = null) {
-  const value = ns / size, magnitude = Math.abs(value);
-  return `${value.toFixed(digits ?? (size === 1 || magnitude >= 100 ? 0 : magnitude >= 10 ? 1 : 2))} ${name}`;
-}
 
 /** Decimals that tell a span's start from its end: at least 1, at most 6. */
 const digitsFor = (ns, [, size]) => Math.min(6, Math.max(1, 1 - Math.floor(Math.log10(Math.max(1, ns) / size))));
-
-/** "1.5 MiB" */
-export function bytesText(bytes) {
-  const power = Math.min(4, Math.floor(Math.log2(Math.max(1, bytes)) / 10)), value = bytes / 1024 ** power;
-  return `${value >= 100 || power === 0 ? Math.round(value) : value.toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
-}
 
 /** What can stand inside a span, longest first: the first that fits is drawn. */
 export function labelsOf(scene, i) {
@@ -29,7 +15,7 @@ export function labelsOf(scene, i) {
   const microbatch = valueOf(spans, "microbatch", i), layer = valueOf(spans, "layer", i);
   if (look.name === "sync") {
     const op = opText(channels, spans, i), size = valueOf(spans, "size_bytes", i);
-    return size === null ? [op] : [`${op} ${bytesText(size)}`, op];
+    return size === null ? [op] : [`${op} ${sizeText(size)}`, op];
   }
   if (look.name === "wait") return [`wait ${opText(channels, spans, i)}`.trim(), "wait"];
   if (layer !== null) return [layers[layer], `${look.short} ${layers[layer].split(".").pop()}`, look.short];
@@ -40,6 +26,12 @@ export function labelsOf(scene, i) {
 export function opText(channels, spans, i) {
   const channel = valueOf(spans, "channel", i);
   return channel === null ? "" : channels[channel].op;
+}
+
+/** A time since the window's start, in the window's unit, with decimals that tell ends `length` ns apart. */
+export function sinceStartText({ window }, t, length) {
+  const unit = unitFor(window[1] - window[0]);
+  return timeText(t - window[0], unit, digitsFor(length, unit));
 }
 
 /** Everything known about a span: {title, facts: [[name, value]]}. */
@@ -55,11 +47,11 @@ export function factsOf(scene, i) {
   if (place.startsWith("stages ")) add("stage", known("stage"));
   add("microbatch", microbatch);
   add("step", known("step"));
-  const digits = digitsFor(spans.duration[i], scene.unit), sinceStart = (t) => timeText(t - scene.window[0], scene.unit, digits);
+  const sinceStart = (t) => sinceStartText(scene, t, spans.duration[i]);
   facts.push(["from", `${sinceStart(spans.start[i])} to ${sinceStart(endOf(spans, i))}`]);
   facts.push(["took", timeText(spans.duration[i])]);
   if (known("channel") !== null) channelFacts(channels[spans.channel[i]], add);
-  add("size", known("size_bytes") === null ? null : bytesText(known("size_bytes")));
+  add("size", known("size_bytes") === null ? null : sizeText(known("size_bytes")));
   add("number", known("seq"));
   add("CPU time", known("cpu_ns") === null ? null : timeText(known("cpu_ns")));
   add("late by", known("late_ns") > 0 ? timeText(known("late_ns")) : null);
@@ -100,15 +92,15 @@ function senderText(spans, channels, others, i) {
   return late > 0 ? `rank ${spans.rank[send]} sent it only ${timeText(late)} later` : "it was already under way";
 }
 
-/** The picture in words, a sentence for each rank. */
+/** The picture in words, then a sentence for each rank. */
 export function inWords({ spans, rows, looks, window, detail }) {
   const waitLook = looks.findIndex((look) => look.name === "wait"), whole = window[1] - window[0];
-  const percent = (ns) => `${Math.round((100 * ns) / whole)} %`;
-  return rows.map((row) => {
+  const percent = (ns) => shareText(ns, whole);
+  const ranks = rows.map((row) => {
     const { busy, wait } = timeSpent(spans, row, window, waitLook);
     const who = `Rank ${row.rank}${row.place ? ` (${row.place})` : ""}`;
     return `${who}: ${percent(busy)} computing, ${percent(wait)} blocked, ${percent(whole - busy - wait)} idle; ` +
-      `${row.compute.index.length.toLocaleString("en")} ${detail} spans and waits, ` +
-      `${row.syncs.reduce((sum, { index }) => sum + index.length, 0).toLocaleString("en")} syncs.`;
+      `${countText(row.compute.index.length, `${detail} span`)} and waits, ${countText(row.syncs.reduce((sum, { index }) => sum + index.length, 0), "sync")}.`;
   });
+  return [`${countText(rows.length, "rank")} over ${timeText(whole)}.`, ...ranks];
 }

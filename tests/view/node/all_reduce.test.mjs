@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { asideOf, bytesAt, holdsAt, inTheAir, linksOf, phaseOf, placeRanks } from "../../../labkit/view/static/all_reduce_geometry.js";
+import { asideOf, bytesAt, edgeOf, holdsAt, inTheAir, linksOf, phaseOf, placeRanks } from "../../../labkit/view/static/all_reduce_geometry.js";
 
 /** A ring of n ranks, as the sends of a run would be. */
 function ring(n) {
@@ -53,7 +53,7 @@ test("links are pairs, each once", () => {
 });
 
 test("cards stay inside the picture and apart from each other", () => {
-  for (const width of [326, 560, 900]) for (const call of [ring(2), ring(3), ring(4), ring(8), ring(16), tree]) {
+  for (const width of [326, 560, 900]) for (const call of [ring(2), ring(3), ring(4), ring(8), ring(16), ring(32), ring(100), tree]) {
     const { card, cards, height } = placeRanks(call, width);
     for (const { x, y } of cards) {
       assert.ok(x - card.width / 2 >= 0 && x + card.width / 2 <= width, `${call.shape} ${cards.length} at ${width}`);
@@ -66,4 +66,14 @@ test("cards stay inside the picture and apart from each other", () => {
 test("messages that meet on a link fly on either side of it", () => {
   const layout = placeRanks(ring(2), 600), there = asideOf(layout, 0, 1), back = asideOf(layout, 1, 0);
   assert.ok(Math.abs(there.dy) > 8 && Math.abs(there.dy + back.dy) < 1e-9);
+});
+
+test("on a ring of up to 16 a message has room between its cards", () => {
+  for (const width of [326, 560, 900]) for (const n of [3, 4, 6, 8, 16]) {
+    const layout = placeRanks(ring(n), width);
+    for (const [a, b] of linksOf(ring(n))) {
+      const from = edgeOf(layout, a, b), to = edgeOf(layout, b, a);
+      assert.ok(Math.hypot(to.x - from.x, to.y - from.y) >= 28, `${n} ranks at ${width}: ${a} to ${b}`);
+    }
+  }
 });

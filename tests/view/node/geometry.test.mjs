@@ -2,7 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as geometry from "../../../labkit/view/static/geometry.js";
+import * as spansOfTrace from "../../../labkit/view/static/spans.js";
+import * as timeAxis from "../../../labkit/view/static/time_axis.js";
+import * as timelineGeometry from "../../../labkit/view/static/timeline_geometry.js";
+import * as tracks from "../../../labkit/view/static/tracks.js";
+
+const geometry = { ...spansOfTrace, ...tracks, ...timelineGeometry, ...timeAxis };
 
 const LOOK = { forward: 0, wait: 1, sync: 2 };
 
@@ -85,6 +90,22 @@ test("spanAt: the innermost, the nearest within reach, or none", () => {
   assert.equal(geometry.spanAt(spans, track, 18.5, 2), 2);
 });
 
+test("idleAt: the time around a moment that no span covers, within the window", () => {
+  const spans = spansOf([compute(2, 10), compute(4, 6, "wait"), compute(20, 25)]), track = trackOf(spans);
+  assert.deepEqual([0, 15, 30].map((t) => geometry.idleAt(spans, track, t, [0, 40])), [[0, 2], [10, 20], [25, 40]]);
+  assert.equal(geometry.idleAt(spans, track, 8, [0, 40]), null); // after the wait inside, the outer one still runs
+  assert.deepEqual(geometry.idleAt(spans, geometry.track(spans, []), 3, [0, 40]), [0, 40]);
+});
+
+test("layers are shown where the fullest rank has room for them", () => {
+  const spans = spansOf([[0, "layer", "forward", 0, 5], [0, "layer", "forward", 5, 9], [1, "layer", "forward", 0, 5], [1, "stage", "forward", 0, 9]]);
+  assert.equal(geometry.countLayers(spans, [0, 10]), 2);
+  assert.equal(geometry.countLayers(spans, [6, 10]), 1);
+  assert.equal(geometry.countLayers(geometry.readSpans({}), [0, 1]), 0);
+  assert.equal(geometry.detailFor(20, [0, 100], [0, 100], 800), "stage"); // 40 pixels each
+  assert.equal(geometry.detailFor(20, [0, 100], [0, 50], 800), "layer");
+});
+
 test("neighbour: next and previous starts over several tracks", () => {
   const spans = spansOf([compute(0, 1), compute(5, 6), compute(3, 4)]);
   const tracks = [geometry.track(spans, [0, 1]), geometry.track(spans, [2])];
@@ -165,11 +186,17 @@ test("layout: rows do not overlap, at any width and number of ranks", () => {
   for (const count of [1, 4, 8, 16, 64]) {
     for (const width of [300, 1200]) {
       const rows = Array.from({ length: count }, () => ({ syncs: [0, 1] }));
-      const layout = geometry.layOut(rows, width, { hasMessages: true, hasPlaces: true, hasCollectives: true });
+      const layout = geometry.layOut(rows, width, { hasMessages: true, hasPlaces: true, hasCollectives: true, hasMemory: true });
+      layout.rows.forEach(({ memory, syncs, bottom }) => assert.ok(memory.top > syncs[1].top + syncs[1].height && memory.top + memory.height <= bottom));
       layout.rows.forEach((row, r) => assert.ok(row.bottom > row.top && (r === 0 || row.top > layout.rows[r - 1].bottom)));
       assert.ok(layout.height > layout.rows[count - 1].bottom && layout.left < layout.right);
     }
   }
+});
+
+test("layout: 512 ranks stay below what a canvas can hold", () => {
+  const rows = Array.from({ length: 512 }, () => ({ syncs: [0, 1, 2] }));
+  assert.ok(geometry.layOut(rows, 800, { hasMessages: true, hasPlaces: true, hasCollectives: true, hasMemory: true }).height < 16000);
 });
 
 test("trackAt and boxOf agree", () => {

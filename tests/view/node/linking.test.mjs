@@ -8,14 +8,15 @@ globalThis.CustomEvent ||= class extends Event { constructor(name, { detail }) {
 
 function player(bus, group) {
   const heard = [], model = { state: { link_group: group, selected: -1 }, saved: 0, get(name) { return this.state[name]; }, set(name, value) { this.state[name] = value; }, save_changes() { this.saved++; } };
-  return { model, heard, link: joinLinked(model, { onTime: (ns) => heard.push(["time", ns]), onRow: (row) => heard.push(["row", row]) }, bus) };
+  return { model, heard, link: joinLinked(model, { onTime: (ns) => heard.push(["time", ns]), onRow: (row) => heard.push(["row", row]), onHover: (row) => heard.push(["hover", row]) }, bus) };
 }
 
-test("a group shares moment and selection; others and the teller hear nothing", () => {
+test("a group shares moment, selection and what is pointed at; others and the teller hear nothing", () => {
   const bus = new EventTarget(), [a, b, c] = [player(bus, "g"), player(bus, "g"), player(bus, "other")];
   a.link.tellTime(5);
   b.link.tellRow(7);
-  assert.deepEqual([a.heard, b.heard, c.heard], [[["row", 7]], [["time", 5]], []]);
+  b.link.tellHover(-1);
+  assert.deepEqual([a.heard, b.heard, c.heard], [[["row", 7], ["hover", -1]], [["time", 5]], []]);
 });
 
 test("players that are not linked are silent; who left hears nothing", () => {

@@ -6,7 +6,7 @@ import { HELD_NAMES, lanesOf, layLanes, peakOf, pixelRows, readHeld, rowAt, scal
 
 /** Rank 0: 10 at t 5, 30 at 10, 20 at 20. Rank 1: 7 at t 8. */
 function data() {
-  const columns = { t: Float64Array.of(5, 10, 20, 8), row: Uint32Array.of(1, 2, 3, 4) };
+  const columns = { held_t: Float64Array.of(5, 10, 20, 8), held_row: Uint32Array.of(1, 2, 3, 4) };
   HELD_NAMES.forEach((name, band) => { columns[name] = band === 0 ? Float64Array.of(4, 4, 4, 7) : band === 3 ? Float64Array.of(6, 26, 16, 0) : new Float64Array(4); });
   return readHeld(columns);
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { GRAIN, readSpans } from "../../../labkit/view/static/geometry.js";
+import { GRAIN, readSpans } from "../../../labkit/view/static/spans.js";
 import { boxAt, coordinateOf, flowsAt, flowsOf, groupsOf, isAlong, linkCurve, onCurve, placeMesh, trafficUntil } from "../../../labkit/view/static/mesh_grid_geometry.js";
 
 const CUBE = { pp: 2, dp: 2, tp: 2 };

@@ -2,18 +2,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { applies, ranksText, secondsLeft, valueOfInput } from "../../../labkit/view/static/controls.js";
-import { readSpans, GRAIN } from "../../../labkit/view/static/geometry.js";
-import { bytesText, causeText, factsOf, labelsOf, timeText } from "../../../labkit/view/static/wording.js";
+import { applies, lineText, ranksText, secondsLeft, valueOfInput } from "../../../labkit/view/static/controls.js";
+import { sizeText, timeText } from "../../../labkit/view/static/quantities.js";
+import { readSpans, GRAIN } from "../../../labkit/view/static/spans.js";
+import { causeText, factsOf, labelsOf } from "../../../labkit/view/static/wording.js";
 
 test("times and sizes", () => {
   assert.equal(timeText(20_500_000), "20.5 ms");
   assert.equal(timeText(0), "0 ns");
   assert.equal(timeText(1_500), "1500 ns");
   assert.equal(timeText(3_210_000_000), "3.21 s");
-  assert.equal(bytesText(0), "0 B");
-  assert.equal(bytesText(1536), "1.50 KiB");
-  assert.equal(bytesText(4_200_000), "4.01 MiB");
+  assert.equal(sizeText(0), "0 B");
+  assert.equal(sizeText(1536), "1.50 KiB");
+  assert.equal(sizeText(4_200_000), "4.01 MiB");
 });
 
 const LOOKS = [{ name: "forward", label: "forward", short: "F" }, { name: "wait", label: "wait", short: "wait" }, { name: "sync", label: "sync", short: "sync" }];
@@ -59,4 +60,10 @@ test("the form's own words", () => {
   assert.equal(valueOfInput({ kind: "number" }, { value: "" }), null);
   assert.equal(valueOfInput({ kind: "choice", choices: [[4, "4"]] }, { value: "4" }), 4);
   assert.equal(valueOfInput({ kind: "switch" }, { checked: true }), true);
+});
+
+test("a run that waits for others says its place in line", () => {
+  assert.equal(lineText(2, 6.4), "place 2 in line, about 6 s");
+  assert.equal(lineText(1, 0.2), "place 1 in line, about 1 s");
+  assert.equal(lineText(3, null), "place 3 in line");
 });
