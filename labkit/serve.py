@@ -6,6 +6,7 @@ In: a folder of notebooks. Out: a server that runs until interrupted.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -37,6 +38,7 @@ def serve(
     limits(environment)  # refuses what is not above 0, before anything starts
     port = _checked(port) if port else _free_port()
     url = f"http://127.0.0.1:{port}/"
+    signal.signal(signal.SIGTERM, _interrupt)  # else a server ended so would leave Voila behind
     process = subprocess.Popen(voila_command(folder, port), env=environment)
     try:
         if _wait_until_ready(process, url):
@@ -51,6 +53,10 @@ def serve(
     finally:
         process.terminate()
         process.wait()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _checked(port: int) -> int:

@@ -109,9 +109,9 @@ def _with_link_times(syncs: pl.DataFrame, plan: dict[str, Any]) -> pl.DataFrame:
     )
 
 
-def _link_ns(plan: dict[str, Any], axis: str, op: str, size_bytes: int, num_ranks: int) -> int:
-    link = (plan.get("link") or {}).get(axis.partition("+")[0])
-    if link is None:
+def _link_ns(plan: dict[str, Any], axis: str | None, op: str, size_bytes: int | None, num_ranks: int | None) -> int:
+    link = (plan.get("link") or {}).get((axis or "").partition("+")[0])
+    if link is None or None in (op, size_bytes, num_ranks):
         return 0
     return int(sum(link_seconds(as_link(link), op, size_bytes, num_ranks)) * plan.get("time_scale", 1.0) * 1e9)
 

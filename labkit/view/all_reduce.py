@@ -10,7 +10,7 @@ from typing import Any
 import traitlets
 
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.player import Player
 from labkit.view.sends import MAX_SENDS, AllReduce, all_reduces, count_messages
 
@@ -23,7 +23,7 @@ HOW = (
 class AllReduceScene(Player):
     """Ranks on a ring or tree, chunks that fly between them, and the sums they hold."""
 
-    _esm = join_modules("all_reduce")
+    _esm = widget_module("all_reduce")
     _css = stylesheet("player", "scene")
 
     calls = traitlets.List().tag(sync=True)

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 import anywidget
 import traitlets
 
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 
 
 class Ask(anywidget.AnyWidget):
     """One question. `choices`: [text, reply] pairs; none: a number is asked for. `is_right`: None until answered."""
 
-    _esm = join_modules("markup", "ask")
+    _esm = widget_module("markup", "ask")
     _css = stylesheet("player", "ask")
 
     question = traitlets.Unicode().tag(sync=True)

@@ -14,7 +14,7 @@ import traitlets
 from labkit.event import STAGE_KINDS
 from labkit.trace import Trace
 from labkit.view.batch import pictures_of
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.player import Player
 
 MAX_SAMPLES = 1024
@@ -31,7 +31,7 @@ HOW = "Load events name their samples when the Plan's `record` holds 'compute', 
 class BatchFlow(Player):
     """Thumbnails that fly, microbatches that are worked on, gradients that are averaged."""
 
-    _esm = join_modules("batch_flow")
+    _esm = widget_module("batch_flow")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # images: one byte a pixel; samples: the dataset index of each image

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 import traitlets
 
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.player import source_badge
 from labkit.view.theme import HELD_LOOKS, LOOKS, Theme, template, text_on
 
@@ -49,7 +49,7 @@ class Chart(go.Figure):
 class ChartView(anywidget.AnyWidget):
     """A figure on a page: light or dark as the page is, also when that changes."""
 
-    _esm = join_modules("markup", "chart")
+    _esm = widget_module("markup", "chart")
     _css = stylesheet("player", "chart")
 
     figure = traitlets.Dict().tag(sync=True)  # data, layout, config; drawn for a light page or a dark one

@@ -18,7 +18,7 @@ import traitlets
 
 from labkit.trace import Trace
 from labkit.view.chart import chart_widget
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.fields import Group, form_groups, start_values
 from labkit.view.figures import loss_figure
 from labkit.view.report import report
@@ -47,7 +47,7 @@ Nearest = Callable[[dict[str, Any]], tuple[dict[str, Any], str] | None]
 class Form(anywidget.AnyWidget):
     """The inputs, Run and Cancel, and how far the ranks are. `static/controls.js` lays it out."""
 
-    _esm = join_modules("markup", "address", "controls")
+    _esm = widget_module("markup", "address", "controls")
     _css = stylesheet("player", "controls")
 
     heading = traitlets.Unicode().tag(sync=True)

@@ -14,7 +14,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 
 MAX_BYTES = 512 << 20
 MAX_FILES = 64
@@ -28,7 +28,7 @@ OnFiles = Callable[[list[Path]], None]
 class Drop(anywidget.AnyWidget):
     """A drop zone and file button. `state`: idle, receiving, reading."""
 
-    _esm = join_modules("markup", "drop")
+    _esm = widget_module("markup", "drop")
     _css = stylesheet("player", "drop")
 
     hint = traitlets.Unicode().tag(sync=True)

@@ -1,6 +1,7 @@
 """One ES module out of several files, without a bundler.
 
-In: names of modules in `static/`. Out: the text of one module for anywidget, which takes exactly one.
+In: names of modules in `static/`. Out: the text of one module (`join_modules`), and what anywidget gets of it
+(`widget_module`), which takes exactly one.
 
 The files are ordinary ES modules, so node tests and editors read them as they are. Joining them needs only this: a
 module is put after those it imports; imports between them are dropped (all names now live in one scope), and so is the
@@ -9,6 +10,7 @@ stands at the start of a line, nothing is renamed while imported, and no two fil
 checks that).
 """
 
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 STATIC = Path(__file__).with_name("static")
 
 _IMPORT = re.compile(r'^import\s[^;]*?from\s+"\./([\w./]+)\.js";\n', re.MULTILINE)
+_SOURCE = re.compile(r'^const source = (".*");$', re.MULTILINE)
 _EXPORT = re.compile(r"^export\s+(?!default\b)", re.MULTILINE)
 
 
@@ -23,6 +26,21 @@ _EXPORT = re.compile(r"^export\s+(?!default\b)", re.MULTILINE)
 def join_modules(*names: str) -> str:
     """The modules `static/<name>.js` and all they import as one."""
     return "\n".join(_body(name) for name in with_imports(*names))
+
+
+@cache
+def widget_module(*names: str) -> str:
+    """A widget's `_esm`: a few lines that hold the whole module as a string, and load it when the widget is drawn.
+
+    anywidget gives up on a widget whose module has not loaded two seconds after it was made. A busy machine needs
+    longer to compile those of a page of players; a string is there at once. Widgets with one module share it.
+    """
+    return _text("lazy").replace('"the module"', json.dumps(join_modules(*names)))
+
+
+def whole_module(esm: str) -> str:
+    """The module that `widget_module` put into a widget's `_esm`."""
+    return json.loads(_SOURCE.search(esm)[1])
 
 
 def with_imports(*names: str) -> list[str]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from labkit.view.esm import STATIC, join_modules
+from labkit.view.esm import STATIC, join_modules, whole_module
 from labkit.view.player import Player
 
 MAX_PAGE_BYTES = 48 << 20
@@ -26,13 +26,13 @@ _RISKY = re.compile(r"<(/script|script|!--)", re.IGNORECASE)
 
 def page_of(players: Sequence[Player], *, title: str | None = None, theme: str = "auto") -> str:
     """The page of one player, or of several one below the other. `theme`: light, dark or auto (the reader's system)."""
-    modules = list(dict.fromkeys(player._esm for player in players))
+    modules = list(dict.fromkeys(whole_module(player._esm) for player in players))
     styles = "\n".join(dict.fromkeys(player._css for player in players))
     fills = {
         "title": html.escape(title or players[0].heading),
         "style": styles.replace("</", "<\\/"),
         "theme": "" if theme == "auto" else f' data-jp-theme-light="{str(theme == "light").lower()}"',
-        "players": "\n".join(_place(player, modules.index(player._esm)) for player in players),
+        "players": "\n".join(_place(player, modules.index(whole_module(player._esm))) for player in players),
         "modules": "\n".join(_module(module, number) for number, module in enumerate(modules)),
         "start": _in_script(join_modules("standalone") + "\nshowPlayers(document);"),
     }

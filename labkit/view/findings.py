@@ -14,7 +14,7 @@ import traitlets
 from labkit import analysis, explain
 from labkit.analysis import Cause
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.theme import look
 
 MAX_RANKS = 16
@@ -39,7 +39,7 @@ LOOK_OF_CAUSE = {
 class Findings(anywidget.AnyWidget):
     """Causes and sentences by rank. A click on a sentence calls `on_show(start_ns)`."""
 
-    _esm = join_modules("markup", "findings")
+    _esm = widget_module("markup", "findings")
     _css = stylesheet("player", "findings")
 
     ranks = traitlets.List().tag(sync=True)  # {rank, work, causes: [[cause, percent]], gaps: [[sentence, start_ns]]}

@@ -16,7 +16,7 @@ from labkit.analysis.landscape import Descent, descent_on, losses_on, plane_thro
 from labkit.analysis.perceptron import perceptrons
 from labkit.digits import digits
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.player import Player
 
 GRID = (25, 17)
@@ -29,7 +29,7 @@ MARGIN = 0.2
 class LossPaths(Player):
     """A map of the loss, and a ball for every run that moves with each update."""
 
-    _esm = join_modules("loss_paths")
+    _esm = widget_module("loss_paths")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # 4-byte floats: map, and place, loss, accuracy of every path

@@ -11,7 +11,7 @@ import numpy as np
 import traitlets
 
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.player import Player
 from labkit.view.shards import Shard, shards_of
 
@@ -28,7 +28,7 @@ HOW = (
 class MatrixShard(Player):
     """A weight that falls apart into its parts, products that grow, results that are joined and compared."""
 
-    _esm = join_modules("matrix_shard")
+    _esm = widget_module("matrix_shard")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # matrices as 4-byte floats, row by row

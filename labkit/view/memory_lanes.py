@@ -10,7 +10,7 @@ import traitlets
 
 from labkit import analysis
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.held import held_columns
 from labkit.view.player import Player
 from labkit.view.theme import HELD_LOOKS, looks_for_js
@@ -22,7 +22,7 @@ HOW = "The Plan's `record` must hold 'memory', as it does by default."
 class MemoryLanes(Player):
     """One lane for every rank: a pile of four bands, the peak, and a limit where one is given."""
 
-    _esm = join_modules("memory_lanes")
+    _esm = widget_module("memory_lanes")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # see held.py

@@ -9,7 +9,7 @@ import traitlets
 
 from labkit.mesh import AXES, Mesh
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.player import Player
 from labkit.view.spans import spans_of
 from labkit.view.timeline import rank_labels
@@ -20,7 +20,7 @@ Axis = Literal["all", "pp", "dp", "tp"]
 class MeshGrid(Player):
     """Ranks on a grid that show what they do; links that light up while something travels on them."""
 
-    _esm = join_modules("mesh_grid")
+    _esm = widget_module("mesh_grid")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)

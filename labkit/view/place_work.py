@@ -14,7 +14,7 @@ import traitlets
 
 from labkit.trace import Trace
 from labkit.view.controls import opening_step
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.tabs import close_all
 from labkit.view.timeline import timeline
 
@@ -25,7 +25,7 @@ RunOrder = Callable[[str], Trace]
 class PlaceWork(anywidget.AnyWidget):
     """The board. Times are in units of one forward. `order` is what is placed, as `Plan(order=...)` takes it."""
 
-    _esm = join_modules("markup", "place_work_geometry", "place_work")
+    _esm = widget_module("markup", "place_work_geometry", "place_work")
     _css = stylesheet("player", "place_work")
 
     task = traitlets.Unicode().tag(sync=True)

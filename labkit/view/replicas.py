@@ -11,7 +11,7 @@ import traitlets
 
 from labkit.analysis.replicas import Replicas, replicas, spread
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.player import Player
 
 MAX_UNITS = 32
@@ -29,7 +29,7 @@ HOW = (
 class ReplicaScene(Player):
     """A column for every rank: its weights, its own gradient, the gradient it uses; between them the average."""
 
-    _esm = join_modules("replicas")
+    _esm = widget_module("replicas")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # 4-byte floats: weights, own, used (step, rank, unit, input); mean

@@ -9,7 +9,7 @@ import anywidget
 import traitlets
 
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 
 _PROOF_NAMES = {"loss_max_abs_diff": "loss", "grad_max_abs_diff": "gradients", "weight_max_abs_diff": "weights"}
 
@@ -17,7 +17,7 @@ _PROOF_NAMES = {"loss_max_abs_diff": "loss", "grad_max_abs_diff": "gradients", "
 class Report(anywidget.AnyWidget):
     """Facts as (name, value) pairs, and a proof as (what, largest difference)."""
 
-    _esm = join_modules("markup", "report")
+    _esm = widget_module("markup", "report")
     _css = stylesheet("player", "report")
 
     facts = traitlets.List().tag(sync=True)

@@ -9,13 +9,13 @@ from typing import Any
 import anywidget
 import traitlets
 
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 
 
 class Score(anywidget.AnyWidget):
     """Rows of (name, state, tries); `share` is one line of text."""
 
-    _esm = join_modules("markup", "score")
+    _esm = widget_module("markup", "score")
     _css = stylesheet("player", "score")
 
     rows = traitlets.List().tag(sync=True)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import anywidget
 import traitlets
 
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 
 
 class Table(anywidget.AnyWidget):
     """Rows under named columns; the first word of a row names it."""
 
-    _esm = join_modules("markup", "table")
+    _esm = widget_module("markup", "table")
     _css = stylesheet("player", "table")
 
     heading = traitlets.Unicode().tag(sync=True)

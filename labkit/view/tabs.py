@@ -9,7 +9,7 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 
 Page = Callable[[], ipywidgets.Widget]
 
@@ -17,7 +17,7 @@ Page = Callable[[], ipywidgets.Widget]
 class TabBar(anywidget.AnyWidget):
     """Names, of which one is chosen: by pointer, or with the arrow keys."""
 
-    _esm = join_modules("markup", "tabs")
+    _esm = widget_module("markup", "tabs")
     _css = stylesheet("player", "tabs")
 
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -29,7 +29,7 @@ class TabBar(anywidget.AnyWidget):
 class Note(anywidget.AnyWidget):
     """A sentence in place of a picture. Markup in it stays text."""
 
-    _esm = join_modules("markup", "note")
+    _esm = widget_module("markup", "note")
     _css = stylesheet("player", "tabs")
 
     text = traitlets.Unicode().tag(sync=True)

@@ -15,7 +15,7 @@ from labkit.event import STAGE_KINDS
 from labkit.mesh import Mesh
 from labkit.trace import Meta, Trace, from_events
 from labkit.view.answers import gap_causes, path_segments
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.held import held_columns
 from labkit.view.player import Player, reader_notes
 from labkit.view.spans import spans_of
@@ -37,7 +37,7 @@ class Timeline(Player):
     >>> widget.observe(lambda change: print(trace.events.row(change["new"], named=True)), "selected")
     """
 
-    _esm = join_modules("timeline")
+    _esm = widget_module("timeline")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # see spans.py and held.py

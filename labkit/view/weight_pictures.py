@@ -17,7 +17,7 @@ import traitlets
 from labkit.analysis.perceptron import Perceptron, activations, captured, perceptrons, probabilities
 from labkit.digits import digits
 from labkit.trace import Trace
-from labkit.view.esm import join_modules, stylesheet
+from labkit.view.esm import stylesheet, widget_module
 from labkit.view.player import Player
 
 MAX_UNITS = 16
@@ -27,7 +27,7 @@ MAX_UNITS = 16
 class WeightPictures(Player):
     """A picture for every unit of the first layer; images go forward, gradients come back, pictures change."""
 
-    _esm = join_modules("weight_pictures")
+    _esm = widget_module("weight_pictures")
     _css = stylesheet("player", "scene")
 
     columns = traitlets.Dict().tag(sync=True)  # 4-byte floats; see `_columns` for shapes

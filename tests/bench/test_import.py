@@ -71,8 +71,10 @@ def test_import_and_breakdown_beside_the_reference(capsys):
 def test_a_gigabyte_on_eight_ranks(tmp_path, capsys):
     """The large file's events over and over, each time later, a file for each rank."""
     document = json.loads(gzip.decompress(LARGE.read_bytes()))
+    events = _repeated(document.pop("traceEvents"), 2**27)
     for rank in range(8):
-        _write(document, rank, tmp_path / f"rank{rank}.json", 2**27)
+        head = document | {"distributedInfo": document.get("distributedInfo", {}) | {"rank": rank, "world_size": 8}}
+        (tmp_path / f"rank{rank}.json").write_text(f'{json.dumps(head)[:-1]}, "traceEvents": [{events}]}}')
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     ours = measured(sys.executable, OURS, *sorted(tmp_path.iterdir()))
     seconds, peak = f"{ours['seconds']:.1f} s", f"{ours['peak_mib']:,.0f} MiB"
@@ -82,22 +84,14 @@ def test_a_gigabyte_on_eight_ranks(tmp_path, capsys):
     assert ours["peak_mib"] < 4096
 
 
-def _write(document: dict, rank: int, path: Path, size: int) -> None:
-    """The document of `rank` with its events repeated until the file has `size` bytes."""
-    head = {key: value for key, value in document.items() if key != "traceEvents"}
-    head["distributedInfo"] = (head.get("distributedInfo") or {}) | {"rank": rank, "world_size": 8}
-    events, written, nth = document["traceEvents"], 0, 0
-    span_us = max(event["ts"] for event in events if event.get("ph") == "X") - min(
-        event["ts"] for event in events if event.get("ph") == "X"
-    )
-    with path.open("w") as file:
-        file.write(json.dumps(head)[:-1] + ', "traceEvents": [')
-        while written < size:
-            later = [_later(event, nth, span_us + 1000) for event in events]
-            text = json.dumps(later, indent=1)[1:-1]
-            file.write(", " * bool(nth) + text)
-            written, nth = written + len(text), nth + 1
-        file.write("]}")
+def _repeated(events: list[dict], size: int) -> str:
+    """The events as JSON, over and over until they are `size` long."""
+    times = [event["ts"] for event in events if event.get("ph") == "X"]
+    texts: list[str] = []
+    while sum(map(len, texts)) < size:
+        later = [_later(event, len(texts), max(times) - min(times) + 1000) for event in events]
+        texts.append(json.dumps(later, indent=1)[1:-1])
+    return ",".join(texts)
 
 
 def _later(event: dict, nth: int, span_us: float) -> dict:

@@ -33,7 +33,7 @@ for (const place of document.querySelectorAll("[data-widget]")) {
     state.columns[name] = new DataView(await (await fetch(number)).arrayBuffer());
   const model = new Model(state), module = await import("./" + place.dataset.widget + ".mjs");
   window.models.push(model);
-  window.removers.push(module.default.render({ model, el: place }));
+  window.removers.push(await module.default.render({ model, el: place }));
 }
 window.isReady = true;
 """

@@ -9,11 +9,11 @@ import pytest
 
 from labkit.mesh import Mesh
 from labkit.trace import Meta, from_events
-from labkit.view.esm import STATIC, join_modules, with_imports
+from labkit.view.esm import STATIC, join_modules, whole_module, widget_module, with_imports
 from labkit.view.spans import EITHER, STAGE, SYNC, spans_of
 from labkit.view.timeline import Timeline, rank_labels, timeline
 
-PLAYERS = sorted(path.stem for path in STATIC.glob("*.js") if "\nexport default" in path.read_text())
+PLAYERS = sorted(path.stem for path in STATIC.glob("*.js") if "\nexport default { render };" in path.read_text())
 
 
 def column(spans, name: str, dtype: str) -> np.ndarray:
@@ -165,3 +165,9 @@ def test_styles_stay_inside_our_widgets(path):
     selectors = [selector.strip() for selector in re.findall(r"([^{}]+)\{", rules)]
     assert selectors and all(selector.startswith(".labkit") for selector in selectors), selectors
     assert not re.search(r"url\(|@import", rules)
+
+
+def test_a_widget_holds_its_whole_module_as_a_string():
+    esm = widget_module("timeline")
+    assert whole_module(esm) == join_modules("timeline")
+    assert len([line for line in esm.splitlines() if len(line) > 1000]) == 1 and "export default { render" in esm

@@ -4,7 +4,7 @@
 
 import { element } from "./markup.js";
 import { pictureOf } from "./export_picture.js";
-import { pageOf, savedState } from "./export_page.js";
+import { pageOf, savedState, wholeModule } from "./export_page.js";
 
 /** The menu's element, for the player whose outermost element is `root`. Items that cannot work here are left out. */
 export function saveMenu(model, root) {
@@ -45,7 +45,7 @@ async function savePicture(model, root) {
 
 async function savePage(model) {
   const [title, theme, esm, css] = ["heading", "theme", "_esm", "_css"].map((name) => model.get(name));
-  return download(new Blob([pageOf({ title, theme, saved: await savedState(model), esm, css })], { type: "text/html" }), `${fileName(model)}.html`);
+  return download(new Blob([pageOf({ title, theme, saved: await savedState(model), esm: wholeModule(esm), css })], { type: "text/html" }), `${fileName(model)}.html`);
 }
 
 /** "digits, pp 4, 1f1b" becomes digits-pp-4-1f1b. */

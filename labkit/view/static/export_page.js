@@ -36,6 +36,9 @@ const escaped = (text) => text.replace(/[&<>"]/g, (sign) => ENTITIES[sign]);
 /** Code inside a script element: nothing in it may look like that element's end, or like a comment's start. */
 const inScript = (code) => code.replace(/<(\/script|script|!--)/gi, "\\x3c$1");
 
+/** The module inside a widget's `_esm`, where lazy.js keeps it as a string. */
+export const wholeModule = (esm) => JSON.parse(/^const source = (".*");$/m.exec(esm)[1]);
+
 /** The page of one player. `saved` are its traits, packed; `esm` its module, `css` its styles. */
 export function pageOf({ title, theme, saved, esm, css }) {
   const fills = {
