@@ -72,8 +72,10 @@ captures: setup ## run anew what the lessons open with, and keep it in assets/ca
 bench: setup ## measure speed (wants a quiet machine)
 	$(PYTEST) tests -m bench -s --timeout 1800
 
-soak: setup ## run for minutes, looking for leaks and hangs
+soak: setup ## run for minutes, looking for leaks and hangs; writes RELIABILITY.md
 	$(PYTEST) tests -m soak --timeout 3600
+	LABKIT_EXAMPLES=20 $(PYTEST) tests/test_any_trace.py tests/test_mutated_files.py --timeout 3600
+	$(BIN)/python tests/soak
 
 clean: ## remove builds and caches; .venv stays (rm -r .venv)
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis test-results

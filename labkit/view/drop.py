@@ -68,12 +68,13 @@ class Drop(anywidget.AnyWidget):
         if self.state != "idle":
             return
         sizes = [int(one["size"]) for one in files]
-        if not 1 <= len(files) <= self.max_files:
-            raise ValueError(f"{len(files)} files: give 1 to {self.max_files} at once")
+        max_files, max_bytes = min(self.max_files, MAX_FILES), min(self.max_bytes, MAX_BYTES)  # a page can set traits
+        if not 1 <= len(files) <= max_files:
+            raise ValueError(f"{len(files)} files: give 1 to {max_files} at once")
         if min(sizes) < 1:
             raise ValueError("one of the files is empty: was it still being written?")
-        if sum(sizes) > self.max_bytes:
-            most = self.max_bytes >> 20
+        if sum(sizes) > max_bytes:
+            most = max_bytes >> 20
             raise ValueError(
                 f"{sum(sizes) / 2**20:,.0f} MiB together: at most {most} MiB are taken here; "
                 f"`labkit import` in a shell reads more"

@@ -90,7 +90,7 @@ def _repeated(events: list[dict], size: int) -> str:
     texts: list[str] = []
     while sum(map(len, texts)) < size:
         later = [_later(event, len(texts), max(times) - min(times) + 1000) for event in events]
-        texts.append(json.dumps(later, indent=1)[1:-1])
+        texts.append(json.dumps(later)[1:-1])
     return ",".join(texts)
 
 

@@ -27,6 +27,8 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 RANKS = {"dp": 2, "tp": 1, "pp": 2, "layers": 4, "microbatches": 2, "global_batch": 16, "paced": False}
 NUM_RANKS = 4
 PAGE_S, RUN_S = 600, 600
+PROTOCOL = "v1.kernel.websocket.jupyter.org"
+"""Of a message: number of offsets, offsets (64 bits each), then channel, header, parent, metadata, content, buffers."""
 
 
 @dataclass
@@ -58,7 +60,6 @@ class Visit:
 class Figures:
     visits: list[Visit]
     seats: int
-    most_ranks: int = 0
     most_processes: int = 0
     most_bytes: int = 0
     left_after_s: float | None = None
@@ -72,19 +73,24 @@ class Session:
 
     async def send(self, kind: str, metadata: dict | None = None, **content: object) -> None:
         header = {"msg_id": uuid.uuid4().hex, "username": "", "session": self._session, "msg_type": kind}
-        message = {
-            "header": header | {"version": "5.3"},
-            "parent_header": {},
-            "metadata": metadata or {},
-            "content": content,
-        }
-        await self._socket.write_message(json.dumps(message | {"channel": "shell", "buffers": []}))
+        parts = [
+            b"shell",
+            *(json.dumps(one).encode() for one in (header | {"version": "5.3"}, {}, metadata or {}, content)),
+        ]
+        starts = [8 * (len(parts) + 2)]
+        for part in parts:
+            starts.append(starts[-1] + len(part))
+        await self._socket.write_message(
+            struct.pack(f"<{len(starts) + 1}Q", len(starts), *starts) + b"".join(parts), True
+        )
 
     async def receive(self) -> dict:
         raw = await self._socket.read_message()
         if raw is None:
             raise ConnectionError("the kernel's socket was closed")
-        return json.loads(raw if isinstance(raw, str) else _first_part(raw))
+        (num,) = struct.unpack("<Q", raw[:8])
+        starts = struct.unpack(f"<{num}Q", raw[8 : 8 * (num + 1)])
+        return {"content": json.loads(raw[starts[4] : starts[5]])}
 
     async def form(self) -> tuple[str, dict]:
         """Id and state of the page's form, once the page has made it."""
@@ -106,19 +112,14 @@ class Session:
                 return message["content"]["data"]["states"]
 
 
-def _first_part(raw: bytes) -> bytes:
-    """The JSON of a binary message: big-endian number of parts, their offsets, the parts."""
-    (num,) = struct.unpack("!i", raw[:4])
-    offsets = [*struct.unpack(f"!{num}I", raw[4 : 4 * (num + 1)]), len(raw)]
-    return raw[offsets[0] : offsets[1]]
-
-
 async def _visit(url: str, visit: Visit, began: float) -> None:
     now = lambda: time.monotonic() - began  # noqa: E731
-    page = await AsyncHTTPClient().fetch(f"{url}/voila/render/explorer.ipynb", request_timeout=PAGE_S)
+    page = await AsyncHTTPClient().fetch(
+        f"{url}/voila/render/explorer.ipynb", connect_timeout=PAGE_S, request_timeout=PAGE_S
+    )
     kernel = re.search(r'"kernelId": "([0-9a-f-]+)"', page.body.decode())[1]
     where = f"ws{url.removeprefix('http')}/api/kernels/{kernel}/channels?session_id={uuid.uuid4().hex}"
-    session = Session(await websocket_connect(where, max_message_size=2**28))
+    session = Session(await websocket_connect(where, subprotocols=[PROTOCOL], max_message_size=2**28))
     form, state = await session.form()
     visit.page_s = now()
     values = state["values"] | RANKS | {"steps": visit.steps, "seed": visit.steps}
@@ -163,6 +164,7 @@ async def _watch(server: psutil.Process, figures: Figures) -> None:
 
 
 async def _all(url: str, server: psutil.Process, figures: Figures) -> None:
+    AsyncHTTPClient.configure(None, max_clients=2 * len(figures.visits))
     watch, began = asyncio.create_task(_watch(server, figures)), time.monotonic()
     ends = await asyncio.gather(*(_visit(url, one, began) for one in figures.visits), return_exceptions=True)
     for visit, end in zip(figures.visits, ends, strict=True):
@@ -186,7 +188,6 @@ def come(num_visitors: int, seats: int) -> Figures:
         finally:
             process.terminate()
             process.wait()
-    figures.most_ranks = NUM_RANKS * _most_at_once([one.at_work for one in figures.visits if one.at_work])
     return figures
 
 
@@ -198,7 +199,3 @@ def _until_only_the_server_is_left(server: psutil.Process, within_s: float = 30.
             return time.monotonic() - began
         time.sleep(0.1)
     return None
-
-
-def _most_at_once(spans: list[list[float]]) -> int:
-    return max((sum(start <= at <= end for start, end in spans) for at, _ in spans), default=0)

@@ -108,3 +108,12 @@ def test_whatever_a_reader_does_the_page_lives_on():
         raise RecursionError("too deep")
 
     assert Sender(read, {"a.json": b"[["}).drop.problem == "RecursionError: too deep"
+
+
+def test_a_page_cannot_raise_the_limits():
+    drop = Drop(lambda paths: None, hint="", accept="")
+    drop.set_state({"max_bytes": 2**50, "max_files": 10**6})
+    drop._on_message(None, {"do": "begin", "files": [{"name": "a.parquet", "size": 2**40}]}, [])
+    assert "at most 512 MiB" in drop.problem and drop.state == "idle"
+    drop._on_message(None, {"do": "begin", "files": [{"name": "a.parquet", "size": 1}] * 65}, [])
+    assert "give 1 to 64 at once" in drop.problem
