@@ -144,3 +144,9 @@ def test_public_names_are_sorted_and_true():
 def test_every_module_says_what_it_is():
     for module, path in MODULES.items():
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), module
+
+
+def test_test_files_have_names_of_their_own():
+    """Without packages pytest imports them by their names alone."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
