@@ -15,11 +15,11 @@ def explorer() -> Any:
     """A form for any plan; below it, after a run, all that can be seen of it. The page's address holds the plan."""
     from labkit.view.controls import lab_panel
     from labkit.view.results import Results
+    from labkit.view.timeline import live_timeline
 
     def show(trace: Trace, _: str) -> list[Any]:
         return [Results(trace, facts(trace), {"What if": lambda: what_if(trace)})]
 
     warm_up()
-    return lab_panel(
-        run_values, plan_from, MORE_PRESETS, choices=choices(), show=show, nearest=nearest_values, link_name="plan"
-    )
+    options = {"choices": choices(), "show": show, "nearest": nearest_values}
+    return lab_panel(run_values, plan_from, MORE_PRESETS, link_name="plan", live=live_timeline, **options)

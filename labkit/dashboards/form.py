@@ -52,9 +52,15 @@ def plan_from(values: dict[str, Any]) -> Plan:
     return Plan.from_dict(plan_values(values))
 
 
-def run_values(values: dict[str, Any], progress: Callable[..., None], cancelled: threading.Event) -> Trace:
+def run_values(
+    values: dict[str, Any],
+    progress: Callable[..., None],
+    cancelled: threading.Event,
+    on_trace: Callable[[Trace], None] | None = None,
+) -> Trace:
     """Run a form's plan, and the serial one to compare with."""
-    return run(plan_from(values), verify=True, on_progress=lambda now: now.tell(progress), cancelled=cancelled)
+    told = {"on_progress": lambda now: now.tell(progress), "on_trace": on_trace}
+    return run(plan_from(values), verify=True, cancelled=cancelled, **told)
 
 
 def nearest_values(values: dict[str, Any]) -> tuple[dict[str, Any], str] | None:

@@ -85,9 +85,10 @@ class Lab(ipywidgets.VBox):
         *,
         nearest: Nearest | None = None,
         groups: Sequence[Group] = (),
+        live: Callable[[Any], Any] | None = None,
     ):
         self.form = form
-        self._nearest, self._groups = nearest, groups
+        self._nearest, self._groups, self._live = nearest, groups, live
         self._run, self._plan_from, self._show_trace = run, plan_from, show
         self._cancelled = threading.Event()
         self._thread: threading.Thread | None = None
@@ -152,7 +153,7 @@ class Lab(ipywidgets.VBox):
 
     def _work(self, values: dict[str, Any], cancelled: threading.Event) -> None:
         try:
-            trace = self._run(values, self._progress, cancelled)
+            trace = self._run(values, self._progress, cancelled, **self._watched(values))
             if cancelled.is_set() or trace is None:
                 self.form.failure = "Cancelled. The ranks were stopped."
             else:
@@ -162,6 +163,14 @@ class Lab(ipywidgets.VBox):
             self._show_what_was_recorded(getattr(error, "trace", None))
         finally:
             self.form.state = "idle"
+
+    def _watched(self, values: dict[str, Any]) -> dict[str, Any]:
+        """What makes the run draw itself while it goes: `on_trace`, where a live picture was asked for."""
+        if self._live is None:
+            return {}
+        picture = self._live(self._plan_from(values))
+        self._put([picture])
+        return {"on_trace": picture.follow}
 
     def _show_what_was_recorded(self, trace: Trace | None) -> None:
         """After a fault: the events until then."""
@@ -176,10 +185,14 @@ class Lab(ipywidgets.VBox):
 
     def _show(self, trace: Trace) -> None:
         theme = "dark" if self.form.page_theme == "dark" else "light"
-        old, self._results.children = self._results.children, tuple(self._show_trace(trace, theme))
+        self._put(self._show_trace(trace, theme))
+        self.trace = trace
+
+    def _put(self, shown: Sequence[ipywidgets.Widget]) -> None:
+        """These below the form, in the place of what was there."""
+        old, self._results.children = self._results.children, tuple(shown)
         for widget in old:
             close_all(widget)
-        self.trace = trace
 
 
 def lab_panel(
@@ -192,11 +205,13 @@ def lab_panel(
     nearest: Nearest | None = None,
     link_name: str = "",
     heading: str = "",
+    live: Callable[[Any], Any] | None = None,
 ) -> Lab:
     """The form and what comes of it.
 
     presets: form values by name, each a button, over those the form opens with. choices: what task, schedule, link and
-    so on offer. show: what stands below after a run. link_name: the form's name in the page's address.
+    so on offer. show: what stands below after a run. link_name: the form's name in the page's address. live: plan -> a
+    picture of the run while it goes, whose `follow` the run then gets as `on_trace`.
     """
     groups = form_groups(choices)
     values = start_values(groups)
@@ -211,7 +226,7 @@ def lab_panel(
         link_name=link_name,
         heading=heading,
     )
-    return Lab(run, plan_from, form, show or show_briefly, nearest=nearest, groups=groups)
+    return Lab(run, plan_from, form, show or show_briefly, nearest=nearest, groups=groups, live=live)
 
 
 def show_briefly(trace: Trace, theme: str) -> list[ipywidgets.Widget]:

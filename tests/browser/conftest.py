@@ -4,23 +4,16 @@ Bare pages are served from a folder. Voila and JupyterLab are started once each,
 configuration, so that nothing of the reader's own Jupyter is touched.
 """
 
-import contextlib
 import functools
 import http.server
-import os
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from servers import free_port, serve
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "view"))  # example_traces
@@ -29,7 +22,6 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
 KNOWN_NOISE = ("setData is not a function",)  # Voila's renderer for plotly's mime type lacks it; harmless
 OWN_SCHEMES = ("http://127.0.0.1", "http://localhost", "ws://127.0.0.1", "data:", "blob:", "about:")
-START_TIMEOUT_S = 60
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -118,61 +110,16 @@ def notebooks(tmp_path_factory) -> Path:
 def voila(chromium, notebooks, tmp_path_factory) -> Iterator[str]:
     from labkit.view.voila import voila_command
 
-    port = _free_port()
-    with _serve(voila_command(notebooks, port), port, "/", notebooks, tmp_path_factory.mktemp("voila")) as url:
+    port = free_port()
+    with serve(voila_command(notebooks, port), port, "/", notebooks, tmp_path_factory.mktemp("voila")) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def jupyterlab(chromium, notebooks, tmp_path_factory) -> Iterator[str]:
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root"]
     command += ["--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"]
     command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
-    with _serve(command, port, "/api", notebooks, tmp_path_factory.mktemp("jupyterlab")) as url:
+    with serve(command, port, "/api", notebooks, tmp_path_factory.mktemp("jupyterlab")) as url:
         yield url
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextlib.contextmanager
-def _serve(command: list[str], port: int, ready: str, folder: Path, private: Path) -> Iterator[str]:
-    """Run a server until the block ends, then end it and all its kernels."""
-    homes = {f"JUPYTER_{kind}_DIR": str(private / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, **homes, "IPYTHONDIR": str(private / "ipython"), "PYTHONPATH": path}
-    log = private / "log.txt"
-    with log.open("w") as out:
-        server = subprocess.Popen(command, cwd=folder, env=env, stdout=out, stderr=out, start_new_session=True)
-    try:
-        _wait_until_up(server, f"http://127.0.0.1:{port}{ready}", log)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        _end(server)
-
-
-def _wait_until_up(server: subprocess.Popen, url: str, log: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        assert server.poll() is None, log.read_text()
-        try:
-            urllib.request.urlopen(url, timeout=2)
-            return
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise AssertionError(f"{url} did not answer within {START_TIMEOUT_S} s:\n{log.read_text()}")
-
-
-def _end(server: subprocess.Popen) -> None:
-    os.killpg(server.pid, signal.SIGTERM)
-    try:
-        server.wait(10)
-    except subprocess.TimeoutExpired:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()

@@ -1,8 +1,7 @@
 """A class on one machine: the second visitor's run waits, sees its place in line, and then gets its result."""
 
-import sys
-
 import pytest
+from servers import free_port, serve
 
 PLAN = "#plan=steps={};dp=2;pp=2;layers=4;microbatches=2"
 
@@ -10,21 +9,16 @@ PLAN = "#plan=steps={};dp=2;pp=2;layers=4;microbatches=2"
 @pytest.fixture(scope="module")
 def classroom(chromium, notebooks, tmp_path_factory):
     """Voila with four seats, and a line of its own."""
-    conftest = next(module for name, module in sys.modules.items() if name.endswith("conftest") and _is_ours(module))
     from labkit.seats import Limits
     from labkit.view.voila import voila_command
 
-    port = conftest._free_port()
+    port = free_port()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**Limits(seats=4).environment(), "TMPDIR": f"{tmp_path_factory.mktemp('line')}"}.items():
             patch.setenv(name, value)
         private = tmp_path_factory.mktemp("class")
-        with conftest._serve(voila_command(notebooks, port), port, "/", notebooks, private) as url:
+        with serve(voila_command(notebooks, port), port, "/", notebooks, private) as url:
             yield url
-
-
-def _is_ours(module) -> bool:
-    return hasattr(module, "_serve") and hasattr(module, "_free_port")
 
 
 def opened(open_page, url: str, steps: int):
