@@ -29,7 +29,8 @@ def kept_capture(plan: Plan, *, verify: bool = False) -> Trace | None:
 
 def keep_capture(trace: Trace, plan: Plan) -> Path:
     """Save the run of a plan where `recall` finds it, with a note of when and where it was recorded."""
-    note = f"recorded on {date.today()} on a machine with {trace.meta.num_cores} cores; run it to see this machine's"
+    where = f"on a machine with {trace.meta.num_cores} cores"
+    note = f"recorded on {date.today()} {where}; run it to see times of this machine"
     path = capture_path(plan)
     path.parent.mkdir(parents=True, exist_ok=True)
     return trace.with_meta(notes=(*trace.meta.notes, note)).save(path)

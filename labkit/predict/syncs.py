@@ -61,7 +61,8 @@ def _embedding_s(training: Training, cluster: Cluster) -> float:
 
 
 def optimizer_s(training: Training, cluster: Cluster) -> float:
-    """The update: bound by memory; with offload by the CPU link, which carries gradients down and parameters up."""
+    """The update: bound by memory; with offload by the CPU link, which carries gradients
+    down and parameters up (the update on the CPU itself is left out)."""
     parameters = parameters_of_rank(training) / (training.dp if training.zero else 1)
     if training.offload:
         return 2 * parameters * 2 / cluster.device.cpu_link.bandwidth_bytes_s

@@ -20,7 +20,7 @@ _COMPUTED = ("param_bytes", "grad_bytes", "optimizer_bytes", "activation_bytes")
 
 def held_figure(traces: Mapping[str, Trace], *, theme: Theme = "light") -> Chart:
     """For each run the most bytes of every kind that one of its ranks held. The maxima need not fall together."""
-    figure = blank_chart("Most bytes on one rank", list(traces.values()), theme)
+    figure = blank_chart("Most bytes of each kind on one rank", list(traces.values()), theme)
     held = {name: most_held(trace) for name, trace in traces.items()}
     if not any(sum(kinds.values()) for kinds in held.values()):
         return say_instead(figure, "These traces do not say what ranks held: set record='memory' in the Plan.")

@@ -43,7 +43,8 @@ def share_line(checks: Mapping[str, Any]) -> str:
     solved = {name: check.num_tries for name, check in checks.items() if check.is_right}
     told = ", ".join(f"{name} {tries}" for name, tries in solved.items())
     tries = sum(check.num_tries for check in checks.values())
-    return f"labkit puzzles: {len(solved)} of {len(checks)} solved in {tries} tries" + (f" ({told})" if told else "")
+    word = "try" if tries == 1 else "tries"
+    return f"labkit puzzles: {len(solved)} of {len(checks)} solved in {tries} {word}" + (f" ({told})" if told else "")
 
 
 def _state(check: Any) -> str:

@@ -32,7 +32,7 @@ def test_a_schedule_is_placed_and_run(voila, open_page):
     board.get_by_role("button", name="Run it").click()
     player = page.locator(".labkit-timeline").first
     player.get_by_text("digits, pp 3, own").wait_for()
-    assert "1 of 5 solved in 1 tries" in page.locator(".labkit-score input").input_value()
+    assert "1 of 5 solved in 1 try" in page.locator(".labkit-score input").input_value()
     lesson.keep_picture(page, NAME)
 
 
