@@ -19,20 +19,22 @@ export function groupsOf(degrees, axis) {
   return [...groups.values()];
 }
 
-/** Every communication of a time window, by start, and how far they reach: {flows, reach}. It starts when all its ranks
- * have joined: a receiver that waits early has no traffic. */
+/** Every communication of a time window, by start, and how far they reach: {flows, reach}. A message
+ * starts when it is sent, however early its receiver waits; a collective when its last rank has come. */
 export function flowsOf(spans, channels, [from, to]) {
   const byLink = new Map();
   for (let i = 0; spans.link && i < spans.count; i++) {
     if (spans.grain[i] !== GRAIN.sync || spans.link[i] < 0 || spans.channel[i] < 0 || spans.start[i] > to || endOf(spans, i) < from) continue;
     const channel = channels[spans.channel[i]], flow = byLink.get(spans.link[i]);
-    if (flow) { flow.start = Math.max(flow.start, spans.start[i]); flow.end = Math.max(flow.end, endOf(spans, i)); flow.spans.push(i); }
+    if (flow) { flow.start = startOfBoth(flow, channel, spans.start[i]); flow.end = Math.max(flow.end, endOf(spans, i)); flow.spans.push(i); }
     else byLink.set(spans.link[i], newFlow(spans, channel, i));
   }
   const flows = [...byLink.values()].sort((a, b) => a.start - b.start), reach = new Float64Array(flows.length);
   flows.forEach((flow, k) => { reach[k] = Math.max(k ? reach[k - 1] : -Infinity, flow.end); });
   return { flows, reach };
 }
+
+const startOfBoth = (flow, channel, start) => (!isMessageOp(channel) ? Math.max(flow.start, start) : channel.op === "send" ? start : flow.start);
 
 function newFlow(spans, channel, i) {
   const bytes = spans.size_bytes ? Math.max(0, spans.size_bytes[i]) : 0, op = isMessageOp(channel) ? "message" : channel.op;

@@ -61,3 +61,9 @@ test("a link runs from box to box", () => {
   assert.ok(curve[1].y < curve[0].y); // sideways links bow up
   assert.ok(linkCurve(layout, 0, 2)[1].x < layout.boxes[0].x); // downward ones to the left
 });
+
+test("a receiver that waits early has no traffic, and a collective none before its last rank", () => {
+  const early = spans();
+  early.start.set([10, 45, 5, 50]); // the receive is posted at 5, the send issued at 10; ranks come to the all_reduce at 45 and 50
+  assert.deepEqual(flowsOf(early, CHANNELS, [0, 100]).flows.map(({ start }) => start), [10, 50]);
+});
