@@ -10,7 +10,7 @@ STRIP      = $(BIN)/nbstripout --keep-count
 EXECUTE    = $(BIN)/jupyter nbconvert --to notebook --execute --inplace --log-level WARN
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-fast lint format lock notebooks captures bench soak clean
+.PHONY: help setup lab test test-fast test-full lint format lock notebooks captures bench soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -30,8 +30,11 @@ $(STAMP): requirements.lock pyproject.toml
 lab: setup ## open the dashboards in the browser
 	$(BIN)/labkit lab
 
-test: setup ## all tests: fast, engine, notebooks, browser
+test: setup ## the tests: fast, engine, notebooks, browser
 	$(PYTEST) tests $(NB_TESTS)
+
+test-full: setup ## make test, and a second look at every lesson, in JupyterLab too
+	$(PYTEST) tests $(NB_TESTS) -m "not soak and not bench"
 
 test-fast: setup ## tests that start no process and no browser: seconds
 	$(PYTEST) tests -m "not (engine or browser or notebook or gpu or soak or bench)"

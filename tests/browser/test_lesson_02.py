@@ -46,6 +46,7 @@ def test_turning_the_batch(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert "mini-batches of 72: updates 24" in lesson.printed(outputs)

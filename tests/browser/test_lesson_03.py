@@ -49,6 +49,7 @@ def test_turning_the_number_of_ranks(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert lesson.printed(outputs).count("same: True") == 4

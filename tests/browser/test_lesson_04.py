@@ -42,6 +42,7 @@ def test_in_voila(voila, open_page):
     lesson.keep_picture(page, NAME)
 
 
+@pytest.mark.full
 def test_charts_show_what_the_runs_say(voila, open_page):
     page = lesson.in_voila(open_page, voila, NAME, num_forms=3)
     gathers = all_reduce_costs(labkit.recall(SMALL.vary(grad_sync="gather", dp=n)) for n in (2, 4, 8))
@@ -70,6 +71,7 @@ def test_turning_its_knobs(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     printed = lesson.printed(outputs)

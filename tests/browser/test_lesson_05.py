@@ -40,6 +40,7 @@ def test_in_voila(voila, open_page, runs, bucketed):
     lesson.keep_picture(page, NAME)
 
 
+@pytest.mark.full
 def test_the_what_if_stands_beside_the_real_runs(voila, open_page, bucketed):
     page = lesson.in_voila(open_page, voila, NAME)
     drawn = lesson.chart_line(page, "A step against the link's bandwidth", line=2)
@@ -61,6 +62,7 @@ def test_turning_the_link(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     printed = lesson.printed(outputs)

@@ -1,6 +1,7 @@
 """Lesson 6 in the browser: a cut matrix with its true numbers, a GPT's syncs, checks and knobs."""
 
 import lesson_page as lesson
+import pytest
 from test_lesson_04 import OVERFLOW
 
 import labkit
@@ -54,6 +55,7 @@ def test_turning_its_knobs(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     printed = lesson.printed(outputs)

@@ -47,6 +47,7 @@ def test_in_voila(voila, open_page):
     lesson.keep_picture(page, NAME)
 
 
+@pytest.mark.full
 def test_the_bubbles_say_who_waits_and_a_sentence_leads_there(voila, open_page):
     page = lesson.in_voila(open_page, voila, NAME, theme="dark")
     runs = [labkit.recall(PIPED.vary(schedule=one)) for one in SCHEDULES]

@@ -57,6 +57,7 @@ def test_changing_the_grid(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     told = lesson.printed(outputs)

@@ -55,6 +55,7 @@ def test_microbatches_cost_tensor_parallelism_more_syncs(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     told = lesson.printed(outputs)

@@ -42,6 +42,7 @@ def test_turning_plans(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     _, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     told = lesson.printed(outputs)

@@ -1,6 +1,7 @@
 """Lesson 12 in the browser: a schedule is placed by hand and really run, a straggler is found, the score counts."""
 
 import lesson_page as lesson
+import pytest
 
 import labkit
 from labkit import schedule
@@ -48,6 +49,7 @@ def test_the_straggler_and_the_other_checks(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, _ = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(2)")

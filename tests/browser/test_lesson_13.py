@@ -22,6 +22,7 @@ def test_in_voila(open_page, voila):
     keep_picture(page, "lesson_13")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(open_page, jupyterlab):
     _, outputs = in_jupyterlab(open_page, jupyterlab, NAME)
     text = printed(outputs)

@@ -35,6 +35,7 @@ def test_turning_its_knobs(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert lesson.printed(outputs).count("to within 1e-12: True") == 3

@@ -46,6 +46,7 @@ def test_cutting_the_file(voila, open_page):
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
+@pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert "rank0" in lesson.printed(outputs) and "imported" in lesson.printed(outputs)
