@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from lesson_page import answer, choose, in_jupyterlab, in_voila, keep_picture, play, printed
 
 NAME = "13_fault_lab"
