@@ -24,13 +24,10 @@ ENDS = {
 
 def faulted(plan: Plan, fault: Fault) -> RunError:
     """The error of a run with this fault, after which its ranks must be gone and the next run must work."""
-    pids = []
-
-    def on_progress(_):
-        pids[:] = [rank.process.pid for rank in POOL._ranks]
-
+    POOL.warm_up(plan.num_ranks)
+    pids = [rank.process.pid for rank in POOL._ranks]
     with pytest.raises(RunError) as caught:
-        labkit.run(plan, fault=fault, hang_after_s=2, on_progress=on_progress)
+        labkit.run(plan, fault=fault, hang_after_s=2)
     assert len(pids) >= plan.num_ranks and not any(map(psutil.pid_exists, pids))
     assert len(labkit.run(Plan(dp=2, steps=2)).meta.losses) == 2
     return caught.value
