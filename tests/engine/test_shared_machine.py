@@ -23,14 +23,16 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_run_waits_for_its_seats_and_tells_its_place(folder, monkeypatch):
     monkeypatch.setenv("LABKIT_SEATS", "2")
-    places, may_leave = [], threading.Event()
+    places, is_seated, may_leave = [], threading.Event(), threading.Event()
 
     def sit():
         with seats.seated(1, 2, lambda place: True, folder):
+            is_seated.set()
             may_leave.wait(60)
 
     other = threading.Thread(target=sit)
     other.start()
+    assert is_seated.wait(10)
 
     def on_progress(now):
         places.append(now.place)
