@@ -1,6 +1,6 @@
-"""A lesson's verbs: recall a run that was kept, turn knobs.
+"""A lesson's verbs: recall a run that was kept, turn knobs and dials, place work by hand, make a rank fail.
 
-In: a Plan. Out: its capture from `assets/captures` when that is kept, else a run now.
+In: a Plan. Out: its capture from `assets/captures` when that is kept, else a run now; widgets that do the same.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def fault_lab(
 
 def _nearest(plan: Plan, turned: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
     """The nearest plan that can run, as values of the form and in words."""
-    found = nearest_legal(plan.to_dict() | turned)
+    found = nearest_legal(plan.varied(**turned))
     return ({**turned, **found.changes}, str(found)) if found and found.changes else None
 
 

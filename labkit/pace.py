@@ -51,10 +51,6 @@ class Pace:
         """All durations this many times as long."""
         return replace(self, **{name: value * factor for name, value in vars(self).items()})
 
-    @property
-    def longest_s(self) -> float:
-        return max(self.forward_s, self.backward_s, self.optimizer_s)
-
     def __str__(self) -> str:
         names = ("forward", "backward_input", "backward_weight", "optimizer")
         return ",".join(f"{name}={getattr(self, name + '_s') * 1e3:g}ms" for name in names)

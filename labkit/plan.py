@@ -160,12 +160,16 @@ class Plan:
 
         `plan.vary(schedule="zbv")` takes ZBV's number of stages, where `replace` would keep the old one.
         """
+        return Plan.from_dict(self.varied(**changes))
+
+    def varied(self, **changes: Any) -> dict[str, Any]:
+        """The fields that `vary` makes a plan of, also where they make none."""
         values = self.to_dict() | changes
         for name in [name for name in _FOLLOWS if name in changes and changes[name] != getattr(self, name)]:
             values[_FOLLOWS[name]] = changes.get(_FOLLOWS[name])
         if values["pp"] == 1:
             values |= {"schedule": None, "virtual": None}
-        return Plan.from_dict(values)
+        return values
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `Plan.from_dict` reads back."""

@@ -20,7 +20,7 @@ from labkit.analysis.activity import WORK_KINDS, Activity, activities
 from labkit.analysis.intervals import Intervals
 from labkit.analysis.paint import paint
 from labkit.event import Kind
-from labkit.trace import Trace
+from labkit.trace import SCHEMA, Trace
 
 _CLOSING_NS = 1000
 """The empty step after the last one begins so much later, and lasts so long."""
@@ -35,19 +35,15 @@ class Process:
     kernels: pl.DataFrame  # KERNELS, by start
 
 
+_OF_SYNC = ("op", "axis", "group", "peer", "size_bytes", "dtype", "seq")
+
 KERNELS = {
     "kind": pl.String,  # kernel or sync
     "name": pl.String,
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
     "launch_ns": pl.Int64,  # within the kernel's step; null where the trace does not tell the step
-    "op": pl.String,
-    "axis": pl.String,
-    "group": pl.List(pl.Int32),
-    "peer": pl.Int32,
-    "size_bytes": pl.Int64,
-    "dtype": pl.String,
-    "seq": pl.Int64,
+    **{name: SCHEMA[name] for name in _OF_SYNC},
 }
 
 

@@ -77,6 +77,10 @@ def _plain(shard: Shard, number: int, columns: dict[str, bytes]) -> dict[str, An
         "weight_shape": [sum(w.shape[0] for w in shard.weights), sizes[0][1]]
         if shard.cut == "rows"
         else [sizes[0][0], sum(w.shape[1] for w in shard.weights)],
+        "part_shapes": {
+            "weight": [list(weight.shape) for weight in shard.weights],
+            "input": [list(taken.shape) for taken in shard.inputs],
+        },
         "num_samples": sizes[1][0],
         "is_cropped": is_cropped,
         "has_relu": shard.has_relu,

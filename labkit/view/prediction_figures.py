@@ -42,7 +42,8 @@ def published_figure(table: pl.DataFrame, names: Sequence[str], column: str, *, 
     )
     published = bar_of(places, "published", look("forward"), theme)
     figure.add_bar(x=table[column], hovertemplate="%{y}: %{x:.1f}<extra>published</extra>", **published)
-    figure.update_xaxes(title=label, rangemode="tozero").update_yaxes(autorange="reversed")
+    most = max(table[column].max(), table[f"predicted {column}"].max())
+    figure.update_xaxes(title=label, range=[0, 1.3 * most]).update_yaxes(autorange="reversed")  # room for the errors
     return legend_below(figure.update_layout(barmode="group", bargap=0.3, height=200 + 56 * table.height))
 
 
@@ -73,7 +74,8 @@ def utilization_figure(curves: Mapping[str, Sequence[Prediction]], *, theme: The
             hovertemplate="%{x:,} GPUs: %{y:.1f} %",
         )
     ranks = sorted({one.training.num_ranks for curve in curves.values() for one in curve})
-    figure.update_xaxes(title="GPUs", type="log", tickvals=ranks, ticktext=[f"{number:,}" for number in ranks])
+    marked = ranks[:: max(1, len(ranks) // 3)]  # more would run into each other on a narrow page
+    figure.update_xaxes(title="GPUs", type="log", tickvals=marked, ticktext=[f"{number:,}" for number in marked])
     figure.update_yaxes(title="model FLOPs, % of the peak", rangemode="tozero")
     return legend_below(figure.update_layout(height=380))
 

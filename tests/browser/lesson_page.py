@@ -114,6 +114,11 @@ def chart_line(page, title: str, *, line: int = 0, number: int = -1) -> list[flo
     return plot.evaluate("(plot, line) => [...plot.calcdata[line]].map((point) => point.y)", line)
 
 
+def scroll_to_cell(page, number: int) -> None:
+    """Bring a cell of JupyterLab's notebook into view; what is far away is not drawn."""
+    page.evaluate("(number) => jupyterapp.shell.currentWidget.content.scrollToItem(number)", number)
+
+
 def keep_picture(page, name: str) -> None:
     """The whole lesson as `test-results/<name>.png`, to be looked at."""
     SHOTS.mkdir(exist_ok=True)

@@ -3,7 +3,7 @@
 import example_traces as examples
 import numpy as np
 import pytest
-from scene_checks import OVERFLOW, check_scene, picture
+from scene_checks import check_scene, is_cut, picture
 
 from labkit.view.batch_flow import batch_flow
 
@@ -38,4 +38,4 @@ def test_an_event_selected_elsewhere_is_marked_here(bare):
 def test_without_samples_it_says_so(bare):
     page = bare({"one": batch_flow(examples.mixed(), IMAGES)}, width=360)
     assert "names its samples" in page.locator(".lk-empty").inner_text()
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)

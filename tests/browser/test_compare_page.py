@@ -1,7 +1,8 @@
 """Compare in Voila: two plans run, in a table, as timelines, and foretold from each other."""
 
+from scene_checks import is_cut
+
 COMPARE = "voila/render/compare.ipynb"
-OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 SMALL = "steps=2;pp=2;layers=4;microbatches=4;forward_ms=10;backward_ms=20"
 
 
@@ -29,7 +30,7 @@ def test_the_pair_is_in_the_address_and_one_below_the_other_on_a_narrow_page(voi
     page = open_page(f"{voila}/{COMPARE}", width=360)
     forms = page.locator(".labkit-form")
     page.get_by_role("button", name="Run both").wait_for()
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
     one, other = forms.nth(0).bounding_box(), forms.nth(1).bounding_box()
     assert other["y"] >= one["y"] + one["height"]
     forms.nth(0).get_by_label("Layers", exact=True).fill("16")

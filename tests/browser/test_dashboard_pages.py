@@ -3,32 +3,13 @@
 import contextlib
 import time
 
+import lesson_page as lesson
 import psutil
-import pytest
 
 TOUR = "00_tour.ipynb"
-RUN_ALL = """async () => {
-  const panel = jupyterapp.shell.currentWidget;
-  await panel.context.ready; await panel.sessionContext.ready;
-  await jupyterapp.commands.execute("notebook:run-all-cells");
-}"""
-
 STROKE = "(e) => getComputedStyle(e).stroke"
 
 
-def play_and_check(page, player) -> None:
-    """The picture changes while it plays, and nowhere else does anything happen."""
-    picture, time = player.locator(".lk-picture"), player.locator(".lk-time")
-    picture.scroll_into_view_if_needed()
-    before, at = picture.screenshot(), time.inner_text()
-    picture.focus()
-    page.keyboard.press("Space")
-    page.wait_for_timeout(1000)
-    page.keyboard.press("Space")
-    assert time.inner_text() != at and picture.screenshot() != before
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_tour_in_voila(voila, open_page, theme):
     page = open_page(f"{voila}/voila/render/{TOUR}?theme={theme}", height=1000)
     player = page.locator(".labkit-timeline").first
@@ -37,7 +18,7 @@ def test_the_tour_in_voila(voila, open_page, theme):
     assert player.get_attribute("data-theme") == theme
     assert "import labkit" not in page.content()  # the source is not shown
     assert page.locator(".lk-nav").get_by_text("Home").is_visible()
-    play_and_check(page, player)
+    lesson.play(page, player)
 
 
 def test_run_in_voila(voila, open_page):
@@ -50,7 +31,7 @@ def test_run_in_voila(voila, open_page):
     form.get_by_role("button", name="Run").click()
     page.locator(".labkit-report").wait_for()
     assert form.locator(".lk-problem").is_hidden(), form.locator(".lk-problem").inner_text()
-    play_and_check(page, page.locator(".labkit-timeline").last)
+    lesson.play(page, page.locator(".labkit-timeline").last)
 
 
 def test_an_impossible_plan_in_voila(voila, open_page):
@@ -73,12 +54,10 @@ def test_charts_offer_no_upload(voila, open_page):
 
 
 def test_the_tour_in_jupyterlab(jupyterlab, open_page):
-    page = open_page(f"{jupyterlab}/lab/tree/{TOUR}?reset", width=1400, height=1000)
-    page.wait_for_function("window.jupyterapp?.shell.currentWidget?.sessionContext")
-    page.evaluate(RUN_ALL)
+    page, _ = lesson.in_jupyterlab(open_page, jupyterlab, TOUR.removesuffix(".ipynb"))
     player = page.locator(".labkit-timeline").first
     player.wait_for()
-    play_and_check(page, player)
+    lesson.play(page, player)
     line = page.locator(".labkit-chart .js-line").first
     line.scroll_into_view_if_needed()
     assert line.evaluate(STROKE) == "rgb(0, 103, 168)"

@@ -1,7 +1,8 @@
 """The explorer in Voila: a plan from the address, a run, every tab, what a reader is told."""
 
+from scene_checks import is_cut
+
 EXPLORER = "voila/render/explorer.ipynb"
-OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 def test_a_plan_in_the_address_is_run_and_looked_at(voila, open_page):
@@ -47,7 +48,7 @@ def test_a_link_that_is_no_plan_is_told_not_trusted(voila, open_page):
     problem = page.locator(".lk-problem")
     problem.wait_for()
     assert "pp='<img src=x>'" in problem.inner_text() and page.locator(".labkit img").count() == 0
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
 
 
 def test_a_run_can_be_cancelled(voila, open_page):

@@ -1,6 +1,7 @@
 """The home page: a card for every notebook, with a picture of its run that plays."""
 
-OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+from scene_checks import is_cut
+
 INK = """(path) => {
   const canvas = document.querySelector(`canvas[data-path="${path}"]`);
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -44,7 +45,7 @@ def test_pictures_stand_still_for_readers_who_ask_for_it(voila, open_page):
 
 def test_the_home_page_is_narrow_dark_and_works_by_keyboard(voila, open_page):
     page = open_page(f"{voila}/?theme=dark", width=360)
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 19, 24)"
     sizes = page.evaluate(
         "[...document.querySelectorAll('main *')].map((e) => parseFloat(getComputedStyle(e).fontSize))"

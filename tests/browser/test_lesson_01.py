@@ -4,6 +4,7 @@ import math
 
 import lesson_page as lesson
 import pytest
+from scene_checks import is_cut
 
 import labkit
 
@@ -35,7 +36,7 @@ def test_turning_the_learning_rate(voila, open_page):
     jumpy = labkit.recall(labkit.Plan(layers=1, width=32, global_batch=100, steps=60, lr=8.0, record=()))
     page.wait_for_function(lesson.HIGHEST_OF_LAST_CHART, arg=max(jumpy.meta.losses))
     assert lesson.chart_line(page, "Loss") == pytest.approx(jumpy.meta.losses)
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
@@ -43,7 +44,7 @@ def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert "64 → 10: 650, in the run 650" in lesson.printed(outputs)
     assert "12,800 new weights, all as the rule says: True" in lesson.printed(outputs)
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(4)")
+    lesson.scroll_to_cell(page, 4)
     pictures = page.locator(".labkit-weight-pictures").first
     pictures.wait_for()
     lesson.play(page, pictures)

@@ -2,6 +2,7 @@
 
 import lesson_page as lesson
 import pytest
+from scene_checks import is_cut
 
 import labkit
 from labkit.analysis.gradient_noise import gradient_noise
@@ -42,7 +43,7 @@ def test_turning_the_batch(voila, open_page):
     large = labkit.recall(labkit.Plan(layers=2, width=8, global_batch=512, steps=40, lr=0.5, record=()))
     page.wait_for_function(lesson.HIGHEST_OF_LAST_CHART, arg=max(large.meta.losses))
     assert lesson.chart_line(page, "Loss") == pytest.approx(large.meta.losses)
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
@@ -50,7 +51,7 @@ def test_turning_the_batch(voila, open_page):
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert "mini-batches of 72: updates 24" in lesson.printed(outputs)
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(4)")
+    lesson.scroll_to_cell(page, 4)
     paths = page.locator(".labkit-loss-paths")
     paths.wait_for()
     lesson.play(page, paths)

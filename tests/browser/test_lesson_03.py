@@ -2,6 +2,7 @@
 
 import lesson_page as lesson
 import pytest
+from scene_checks import is_cut
 
 import labkit
 from labkit.comparison import numbers, scaling
@@ -45,7 +46,7 @@ def test_turning_the_number_of_ranks(voila, open_page):
     lesson.turn(page, "dp", -1)  # 3, 2
     problem.wait_for(state="hidden")
     page.locator(".labkit-batch-flow").nth(1).get_by_text("digits, dp 2").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
@@ -53,7 +54,7 @@ def test_turning_the_number_of_ranks(voila, open_page):
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert lesson.printed(outputs).count("same: True") == 4
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(2)")
+    lesson.scroll_to_cell(page, 2)
     flow = page.locator(".labkit-batch-flow").first
     flow.wait_for()
     lesson.play(page, flow)

@@ -2,6 +2,7 @@
 
 import lesson_page as lesson
 import pytest
+from scene_checks import is_cut
 
 import labkit
 from labkit.analysis.replicas import drift
@@ -13,7 +14,6 @@ COPIES = dict(dp=4, layers=1, global_batch=64, steps=6, lr=0.1, value_limit_byte
 SMALL = labkit.Plan(dp=4, layers=2, width=10, global_batch=64, steps=1, grad_sync="gather", record=("sync",))
 PACED = dict(dp=4, layers=8, global_batch=64, steps=3, pace="forward=50ms,backward=100ms", record=("compute", "sync"))
 EXPOSED = 2  # of the bars of a step: compute, hidden, exposed, idle
-OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 def bars(page, title: str, part: int) -> list[float]:
@@ -67,7 +67,7 @@ def test_turning_its_knobs(voila, open_page):
     with lesson.another(page, page.locator(".labkit-timeline")):
         lesson.turn(page, "bucket_mb", 1)
     lesson.play(page, page.locator(".labkit-timeline"))
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
@@ -77,7 +77,7 @@ def test_in_jupyterlab(jupyterlab, open_page):
     printed = lesson.printed(outputs)
     assert "after five steps the weights differ by 0.0" in printed
     assert "not averaged: all copies equal: False" in printed and "ring: 14 rounds, 5,320 bytes" in printed
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(3)")
+    lesson.scroll_to_cell(page, 3)
     copies = page.locator(".labkit-replicas").first
     copies.wait_for()
     lesson.play(page, copies)

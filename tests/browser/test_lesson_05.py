@@ -2,7 +2,8 @@
 
 import lesson_page as lesson
 import pytest
-from test_lesson_04 import EXPOSED, OVERFLOW, bars
+from scene_checks import is_cut
+from test_lesson_04 import EXPOSED, bars
 
 import labkit
 from labkit.link_study import bandwidth_of, link_table, replayed_steps, step_us, sync_times
@@ -58,7 +59,7 @@ def test_turning_the_link(voila, open_page):
     with lesson.another(page, page.locator(".labkit-timeline")):
         lesson.choose(page, "link", "eth10")
     page.locator(".labkit-timeline .lk-time", has_text=" s").wait_for()  # 5 s on this clock, where NVLink took 0.3
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
@@ -68,7 +69,7 @@ def test_in_jupyterlab(jupyterlab, open_page):
     printed = lesson.printed(outputs)
     assert "NVLink 3 carries 9.4 times as much as PCIe 4" in printed
     assert "bytes: 904,764 by the slope, 904,764 by formula" in printed
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(6)")
+    lesson.scroll_to_cell(page, 6)
     timeline = page.locator(".labkit-timeline")
     timeline.wait_for()
     lesson.play(page, timeline)

@@ -2,7 +2,7 @@
 
 import lesson_page as lesson
 import pytest
-from test_lesson_04 import OVERFLOW
+from scene_checks import is_cut
 
 import labkit
 from labkit.analysis import syncs_per_step
@@ -51,7 +51,7 @@ def test_turning_its_knobs(voila, open_page):
     with lesson.another(page, timeline):
         lesson.choose(page, "sequence_parallel", "on", form=1)
     lesson.play(page, timeline)
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
@@ -64,7 +64,7 @@ def test_in_jupyterlab(jupyterlab, open_page):
     for row in syncs_per_step(cut_too).to_dicts():
         assert f"{row['count']:g} {row['op']}" in printed
     assert printed.count("off by 0.000000000000") == 8
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(2)")
+    lesson.scroll_to_cell(page, 2)
     matrix = page.locator(".labkit-matrix-shard").first
     matrix.wait_for()
     lesson.play(page, matrix)

@@ -2,6 +2,7 @@
 
 import lesson_page as lesson
 import pytest
+from scene_checks import is_cut
 
 import labkit
 from labkit.analysis import ideal_bubble
@@ -81,7 +82,7 @@ def test_turning_microbatches_and_schedule(voila, open_page):
     idle = 100 * labkit.bubble(labkit.recall(PIPED.vary(microbatches=2))).of_total
     drawn = chart(page, "Bubble: idle share of the total time", 1).evaluate(LENGTHS, "the run")
     assert drawn == pytest.approx([idle]) and idle == pytest.approx(60, abs=3)  # (p - 1) / (m + p - 1) = 3/5
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow")
 
 
@@ -90,7 +91,7 @@ def test_in_jupyterlab(jupyterlab, open_page):
     told = lesson.printed(outputs)
     assert "GPipe: 8, 8, 8, 8 microbatches" in told and "1F1B: 4, 3, 2, 1 microbatches" in told
     assert "to within 1e-12: True" in told
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(4)")
+    lesson.scroll_to_cell(page, 4)
     player = page.locator(".labkit-timeline").first
     player.wait_for()
     lesson.play(page, player)

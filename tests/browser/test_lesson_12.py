@@ -2,6 +2,7 @@
 
 import lesson_page as lesson
 import pytest
+from scene_checks import is_cut
 
 import labkit
 from labkit import schedule
@@ -45,14 +46,14 @@ def test_the_straggler_and_the_other_checks(voila, open_page):
     assert sorted(reply.startswith("Right.") for reply in replies) == [False, False, False, True]
     assert lesson.answer(page, "How many syncs does one training step", "11").startswith("Right.")
     assert lesson.answer(page, "How long does the fastest plan", "1").startswith("Not yet.")
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow")
 
 
 @pytest.mark.full
 def test_in_jupyterlab(jupyterlab, open_page):
     page, _ = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(2)")
+    lesson.scroll_to_cell(page, 2)
     page.locator(".labkit-place-work").first.wait_for()
 
 

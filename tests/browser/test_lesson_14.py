@@ -2,7 +2,7 @@
 
 import lesson_page as lesson
 import pytest
-from test_lesson_04 import OVERFLOW
+from scene_checks import is_cut
 
 pytestmark = pytest.mark.timeout(400)  # every run on this page is live
 NAME = "14_your_own_model"
@@ -31,7 +31,7 @@ def test_turning_its_knobs(voila, open_page):
     with lesson.another(page, timeline):
         lesson.turn(page, "microbatches", 1)  # 4, 8
     lesson.play(page, timeline)
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
@@ -40,6 +40,6 @@ def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert lesson.printed(outputs).count("to within 1e-12: True") == 3
     timeline = page.locator(".labkit-timeline").first
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(8)")
+    lesson.scroll_to_cell(page, 8)
     timeline.wait_for()
     lesson.play(page, timeline)

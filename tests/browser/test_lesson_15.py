@@ -2,7 +2,7 @@
 
 import lesson_page as lesson
 import pytest
-from test_lesson_04 import OVERFLOW
+from scene_checks import is_cut
 
 import labkit
 from labkit import analysis
@@ -42,7 +42,7 @@ def test_cutting_the_file(voila, open_page):
     with lesson.another(page, timeline):
         lesson.turn(page, "percent", 1)
     lesson.play(page, timeline)
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
     lesson.keep_picture(page, f"{NAME}_narrow_dark")
 
 
@@ -50,7 +50,7 @@ def test_cutting_the_file(voila, open_page):
 def test_in_jupyterlab(jupyterlab, open_page):
     page, outputs = lesson.in_jupyterlab(open_page, jupyterlab, NAME)
     assert "rank0" in lesson.printed(outputs) and "imported" in lesson.printed(outputs)
-    page.evaluate("jupyterapp.shell.currentWidget.content.scrollToItem(5)")
+    lesson.scroll_to_cell(page, 5)
     timeline = page.locator(".labkit-timeline").first
     timeline.wait_for()
     lesson.play(page, timeline)

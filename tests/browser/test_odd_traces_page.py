@@ -2,7 +2,7 @@
 
 import odd_traces as odd
 import pytest
-from scene_checks import OVERFLOW
+from scene_checks import is_cut
 
 INKED = """() => [...document.querySelectorAll('[data-widget]')].map((place) => {
     const empty = place.querySelector('.lk-empty'), canvas = place.querySelector('.lk-picture');
@@ -22,5 +22,5 @@ def test_there_is_something_to_see(bare, oddity):
             page.keyboard.press(key)
     page.wait_for_timeout(200)
     assert page.evaluate(INKED) == [True] * len(odd.SCENES)
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)
     assert page.locator("img").count() == 0 and page.title() == "players"

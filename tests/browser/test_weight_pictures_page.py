@@ -4,7 +4,7 @@ import example_traces as examples
 import numpy as np
 import pytest
 import weight_traces as weights
-from scene_checks import OVERFLOW, check_scene, facts, picture
+from scene_checks import check_scene, facts, is_cut, picture
 
 from labkit.analysis.perceptron import perceptrons, probabilities
 from labkit.digits import digits
@@ -60,4 +60,4 @@ def test_change_since_the_start_begins_with_nothing(bare):
 def test_without_weights_it_says_so(bare):
     page = bare({"one": weight_pictures(examples.one_f_one_b())}, width=360)
     assert "value_limit_bytes" in page.locator(".lk-empty").inner_text()
-    assert page.evaluate(OVERFLOW) == 0
+    assert not is_cut(page)

@@ -5,7 +5,7 @@ import { FONT, rimmedText } from "./canvas_text.js";
 import { heightAt, nearestPoint, placeAt, progressAt, timeOf, toPixel, toPlace } from "./loss_paths_geometry.js";
 import { choice } from "./markup.js";
 import { countText, numberText } from "./quantities.js";
-import { renderWith, Scene } from "./scene.js";
+import { ActScene, renderWith } from "./scene.js";
 
 const PATHS_HINT = "Darker is lower loss. Play: each ball moves with every update of its run. Point at a dot for its numbers, at the map for its loss.";
 const PATH_LOOKS = ["backward_weight", "forward", "optimizer", "sync"];
@@ -13,7 +13,7 @@ const NUM_BANDS = 14;
 const REACH = 9; // pixels within which a point is pointed at
 const many = (count) => Math.round(count).toLocaleString("en");
 
-class LossPathsView extends Scene {
+class LossPathsView extends ActScene {
   constructor(model, el) { super(model, el, { name: "loss-paths", role: "loss paths", hint: PATHS_HINT }); }
 
   prepare() {
@@ -43,10 +43,6 @@ class LossPathsView extends Scene {
     const plot = { left: 1, top: 1, width: width - 2, height: Math.round(Math.max(240, Math.min(430, width * 0.42))) };
     return { width, height: plot.height + 24, plot };
   }
-
-  nsOf() { return null; } // updates are compared, not times
-
-  momentOf() { return this.clock.t; }
 
   // ---- drawing --------------------------------------------------------------------------------------------------------
 

@@ -3,14 +3,16 @@
 import { between, cellAt, heightOfBox, placeShard, rowsDone, targetOf, widthOfBox } from "./matrix_shard_geometry.js";
 import { typed } from "./buffers.js";
 import { FONT, fitText } from "./canvas_text.js";
+import { numberScale } from "./diverging.js";
 import { choice } from "./markup.js";
+import { numberImage } from "./number_image.js";
 import { countText, numberText } from "./quantities.js";
-import { renderWith, Scene } from "./scene.js";
+import { ActScene, renderWith } from "./scene.js";
 
 const SHARD_HINT = "Play: the weight is cut and handed out, every rank multiplies its part, results are put together and compared. Point at a cell for its number.";
 const ACTS = ["cut and hand out", "multiply", "put together", "compare"];
 
-class MatrixShardView extends Scene {
+class MatrixShardView extends ActScene {
   constructor(model, el) { super(model, el, { name: "matrix-shard", role: "matrix shard", hint: SHARD_HINT }); }
 
   prepare() {
@@ -55,10 +57,6 @@ class MatrixShardView extends Scene {
 
   layOut(width) { return placeShard(this.shard, width); }
 
-  nsOf() { return null; } // the acts have no place in the trace's time
-
-  momentOf() { return this.clock.t; }
-
   retheme() { this.pictures = {}; super.retheme(); }
 
   // ---- drawing --------------------------------------------------------------------------------------------------------
@@ -68,8 +66,8 @@ class MatrixShardView extends Scene {
     g.imageSmoothingEnabled = false;
     g.textBaseline = "middle";
     const { layout, shard } = this, t = now.isCalm ? Math.floor(now.t + 1e-9) : now.t, [outs, ins] = shard.weight_shape;
-    this.paintMatrix(g, "input", layout.input, { label: `input x, ${shard.num_samples} × ${ins}`, kind: "input" });
-    this.paintMatrix(g, "weight", layout.weight, { label: `weight W, ${outs} × ${ins}`, kind: "weight" });
+    this.paintMatrix(g, "input", layout.input, { label: this.wholeLabel("input x", shard.num_samples, ins), kind: "input" });
+    this.paintMatrix(g, "weight", layout.weight, { label: this.wholeLabel("weight W", outs, ins), kind: "weight" });
     this.paintCuts(g, t);
     for (const panel of layout.panels) this.paintPanel(g, panel, t, now);
     this.paintResults(g, t);
@@ -98,7 +96,7 @@ class MatrixShardView extends Scene {
     g.fillText(`rank ${rank}`, panel.left + 8, panel.top + 13);
     for (const kind of ["input", "weight"]) {
       const box = between(panel.from[kind], panel[kind], t);
-      if (t > 0) this.paintMatrix(g, `${kind}${panel.k}`, box, { label: t >= 1 ? this.partLabel(kind, panel[kind]) : "", kind, room: widthOfBox(panel[kind]) });
+      if (t > 0) this.paintMatrix(g, `${kind}${panel.k}`, box, { label: t >= 1 ? this.partLabel(kind, panel.k) : "", kind, room: widthOfBox(panel[kind]) });
       else this.paintEmpty(g, panel[kind]);
     }
     if (t < 1) { this.paintEmpty(g, panel.partial); return; }
@@ -108,8 +106,14 @@ class MatrixShardView extends Scene {
     this.paintMatrix(g, `partial${panel.k}`, panel.partial, { label, kind: "partial", rows: done, room });
   }
 
-  partLabel(kind, { rows, cols }) {
-    const size = `${rows} × ${cols}`, side = this.isRows ? "rows" : "columns";
+  wholeLabel(what, rows, cols) {
+    const text = `${what}, ${rows} × ${cols}`;
+    return this.shard.is_cropped ? [`${text}, a corner of it`, text] : text;
+  }
+
+  /** With the part's own size, of which a large one shows only a corner. */
+  partLabel(kind, k) {
+    const size = this.shard.part_shapes[kind][k].join(" × "), side = this.isRows ? "rows" : "columns";
     if (kind === "weight") return [`${side} of W, ${size}`, `${side} of W`, "W"];
     return this.isRows ? ["the same x", "x"] : [`slice of x, ${size}`, "slice of x", "x"];
   }
@@ -180,26 +184,15 @@ class MatrixShardView extends Scene {
   /** A matrix as an image of one pixel a number; null for one without numbers. */
   pictureOf(name, kind) {
     if (this.pictures[name]) return this.pictures[name];
-    const data = this.values[name], cols = this.colsOf(name), rows = cols ? data.length / cols : 0;
-    if (!rows) return null;
-    const canvas = new OffscreenCanvas(cols, rows), g = canvas.getContext("2d"), image = g.createImageData(cols, rows);
-    const colour = this.colourScale(), scale = this.scales[kind];
-    data.forEach((value, i) => image.data.set([...colour(value / scale), 255], 4 * i));
-    g.putImageData(image, 0, 0);
-    return (this.pictures[name] = canvas);
+    const data = this.values[name], cols = this.colsOf(name);
+    if (!cols || !data.length) return null;
+    return (this.pictures[name] = numberImage(data, cols, this.scales[kind], numberScale(this.fills, this.theme)));
   }
 
   colsOf(name) {
     const { matrices } = this.shard, rowsOf = { weight: this.isRows ? 0 : matrices.weight0[1], input: matrices.input0[1] };
     if (name === "weight" && this.isRows) return matrices.weight0[2];
     return name in rowsOf ? this.values[name].length / rowsOf[name] : matrices[name][2];
-  }
-
-  /** -1 .. 1 -> blue, page, orange. */
-  colourScale() {
-    const rgb = (text) => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16)), [low, high] = [this.fills.forward.base, this.fills.backward_weight.base].map(rgb);
-    const middle = this.theme === "dark" ? [30, 33, 38] : [255, 255, 255];
-    return (value) => { const end = value < 0 ? low : high, share = Math.min(1, Math.abs(value)) ** 0.7; return middle.map((m, k) => Math.round(m + (end[k] - m) * share)); };
   }
 
   // ---- pointing and telling -------------------------------------------------------------------------------------------
@@ -263,7 +256,7 @@ class MatrixShardView extends Scene {
   }
 
   legend() {
-    const colour = this.colourScale(), ramp = (g, w, h) => { for (let x = 0; x < w; x++) { g.fillStyle = `rgb(${colour((2 * x) / (w - 1) - 1).join()})`; g.fillRect(x, 0, 1, h); } };
+    const colour = numberScale(this.fills, this.theme), ramp = (g, w, h) => { for (let x = 0; x < w; x++) { g.fillStyle = `rgb(${colour((2 * x) / (w - 1) - 1).join()})`; g.fillRect(x, 0, 1, h); } };
     const line = (g, w, h) => { g.fillStyle = this.colours.playhead; g.fillRect(0, h / 2 - 1, w, 2); };
     return [[ramp, "blue negative, orange positive, each kind on its own scale"], [line, `cut by ${this.shard.cut}`]];
   }

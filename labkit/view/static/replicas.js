@@ -2,18 +2,18 @@
 
 import { typed } from "./buffers.js";
 import { FONT, fitText, rimmedText } from "./canvas_text.js";
-import { divergingScale } from "./diverging.js";
+import { numberScale } from "./diverging.js";
 import { choice } from "./markup.js";
 import { between, cellAt, heightOfBox, widthOfBox } from "./matrix_shard_geometry.js";
 import { numberImage } from "./number_image.js";
 import { numberText } from "./quantities.js";
 import { actAt, NUM_ACTS, pathThrough, placeReplicas } from "./replicas_geometry.js";
-import { renderWith, Scene } from "./scene.js";
+import { ActScene, renderWith } from "./scene.js";
 
 const REPLICA_HINT = "Play: every rank finds the gradient of its own samples, gradients are averaged, weights change. Point at a cell for its number.";
 const REPLICA_ROWS = { weights: "weights", own: "own gradient", mean: "average", used: "gradient that is used" };
 
-class ReplicasView extends Scene {
+class ReplicasView extends ActScene {
   constructor(model, el) { super(model, el, { name: "replicas", role: "replicas", hint: REPLICA_HINT }); }
 
   prepare() {
@@ -59,10 +59,6 @@ class ReplicasView extends Scene {
   }
 
   layOut(width) { return placeReplicas(this.items.length, this.model.get("shape")[1], width); }
-
-  nsOf() { return null; } // the acts have no place in the trace's time
-
-  momentOf() { return this.clock.t; }
 
   retheme() { this.pictures = {}; super.retheme(); }
 
@@ -164,8 +160,8 @@ class ReplicasView extends Scene {
   }
 
   pictureOf(name, step, k) {
-    const { forward, backward_weight } = this.fills, middle = this.theme === "dark" ? "#1e2126" : "#ffffff", { cols } = this.layout.mean;
-    const make = () => numberImage(this.numbers(name, this.place(name, step, k)), cols, this.scaleOf(name, step), divergingScale(forward.base, backward_weight.base, middle));
+    const { cols } = this.layout.mean, colour = numberScale(this.fills, this.theme);
+    const make = () => numberImage(this.numbers(name, this.place(name, step, k)), cols, this.scaleOf(name, step), colour);
     return (this.pictures[`${name} ${step} ${k}`] ||= make());
   }
 

@@ -292,6 +292,13 @@ export class Scene {
   }
 }
 
+/** A scene in acts. What it shows has no place in the trace's time, so linked players do not move it. */
+export class ActScene extends Scene {
+  nsOf() { return null; }
+
+  momentOf() { return this.clock.t; }
+}
+
 /** Slow at both ends: how things that fly move. */
 export const eased = (u) => { const x = Math.min(1, Math.max(0, u)); return x * x * (3 - 2 * x); };
 

@@ -1,10 +1,10 @@
 // Weights as pictures: an image goes forward, gradients come back, the update changes every picture a little.
 
 import { FONT, fitText } from "./canvas_text.js";
-import { divergingScale } from "./diverging.js";
+import { numberScale } from "./diverging.js";
 import { choice } from "./markup.js";
 import { countText, numberText } from "./quantities.js";
-import { eased, renderWith, Scene } from "./scene.js";
+import { ActScene, eased, renderWith } from "./scene.js";
 import { PIXELS, readPictures } from "./weight_pictures_data.js";
 import { ACTS, actStops, mixed, momentAt, pictureAt, placePictures, SIDE } from "./weight_pictures_geometry.js";
 
@@ -12,7 +12,7 @@ const SECONDS_PER_ACT = 0.9;
 const PICTURES_HINT = "Play: the image goes forward, the error comes back as a gradient, every weight moves a little. Point at a weight for its numbers.";
 const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
 
-class WeightPicturesView extends Scene {
+class WeightPicturesView extends ActScene {
   constructor(model, el) { super(model, el, { name: "weight-pictures", role: "weight pictures", hint: PICTURES_HINT }); }
 
   prepare() {
@@ -41,10 +41,6 @@ class WeightPicturesView extends Scene {
 
   layOut(width) { return placePictures(this.units.length, width); }
 
-  nsOf() { return null; } // acts have no place in the trace's time
-
-  momentOf() { return this.clock.t; }
-
   // ---- numbers --------------------------------------------------------------------------------------------------------
 
   probabilities(step) { return this.run.probabilities(step, this.sample); }
@@ -72,7 +68,7 @@ class WeightPicturesView extends Scene {
 
   paint(g, now) {
     const moment = this.moment(now.t, now.isCalm), { layout } = this;
-    this.scale = this.colourScale();
+    this.scale = numberScale(this.fills, this.theme);
     g.imageSmoothingEnabled = false; g.textBaseline = "middle"; g.textAlign = "left";
     this.paintImage(g);
     for (const panel of layout.panels) this.paintPanel(g, panel, moment, now);
@@ -188,8 +184,6 @@ class WeightPicturesView extends Scene {
 
   label(g, text, x, y) { g.font = `11px ${FONT}`; g.fillStyle = this.colours.muted; g.fillText(text, x, y); }
 
-  colourScale() { return divergingScale(this.fills.forward.base, this.fills.backward_weight.base, this.theme === "dark" ? "#1e2126" : "#ffffff"); }
-
   // ---- pointing and telling -------------------------------------------------------------------------------------------
 
   itemAt(x, y) {
@@ -245,7 +239,7 @@ class WeightPicturesView extends Scene {
   }
 
   legend() {
-    const colour = this.colourScale(), ramp = (g, w, h) => { for (let x = 0; x < w; x++) { g.fillStyle = `rgb(${colour((2 * x) / (w - 1) - 1).join()})`; g.fillRect(x, 0, 1, h); } };
+    const colour = numberScale(this.fills, this.theme), ramp = (g, w, h) => { for (let x = 0; x < w; x++) { g.fillStyle = `rgb(${colour((2 * x) / (w - 1) - 1).join()})`; g.fillRect(x, 0, 1, h); } };
     const wanted = (g, w, h) => { g.strokeStyle = this.colours.good; g.lineWidth = 1.5; g.setLineDash([4, 3]); g.strokeRect(1, 1, w - 2, h - 2); };
     const of = this.shows === "change" ? "change" : "weight";
     return [[ramp, `${of}, from −${numberText(this.run.largest[this.shows])} to ${numberText(this.run.largest[this.shows])}; gradients: each step on its own scale`], [wanted, "the right digit: 100 % is wanted"]];
