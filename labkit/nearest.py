@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -31,11 +31,10 @@ class Nearest:
         return ", ".join(f"{name} {value}" for name, value in self.changes.items())
 
 
-def nearest_legal(values: Mapping[str, Any], keep: frozenset[str] | set[str] = frozenset()) -> Nearest | None:
+def nearest_legal(values: Mapping[str, Any], keep: Set[str] = frozenset()) -> Nearest | None:
     """The legal plan nearest to `values`; None when none is found. Fields in `keep` are not touched.
 
-    Nearest: the fewest fields changed, then the smallest steps; numbers are compared by their ratio. Raises PlanError
-    for values that no change can mend, such as an unknown field.
+    Nearest: the fewest fields changed, then the smallest steps; numbers are compared by their ratio.
     """
     base = {field: getattr(DEFAULT, field) for field in CANDIDATES} | {
         field: value for field, value in values.items() if value is not None
@@ -73,7 +72,7 @@ CANDIDATES: dict[str, tuple[Any, ...]] = {
 DEFAULT = Plan()
 
 
-def _steps(base: Mapping[str, Any], keep: frozenset[str] | set[str]) -> Iterator[tuple[float, str, Any]]:
+def _steps(base: Mapping[str, Any], keep: Set[str]) -> Iterator[tuple[float, str, Any]]:
     """(cost, field, value) of every single change."""
     for field, values in CANDIDATES.items():
         if field not in keep:
