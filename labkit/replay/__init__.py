@@ -7,7 +7,7 @@ Pure: no torch, no processes. In: a Trace, and what to change. Out: a Trace that
     changes.py   what is different        matching.py  which rows are one operation
     syncs.py     what each costs          implied.py   waits that nobody was seen in
     captured.py  a trace as a program     replayed.py  `replay`, and what a step takes
-    columns.py   arithmetic on columns
+    columns.py   arithmetic on columns    latency.py   a step on links of other latencies
     writer.py    a program by hand        planned.py   `planned_trace`: a schedule as a trace
     rescheduled.py  a planned trace under another schedule
     learned.py   durations from a trace   shapes.py    sizes of the built-in tasks
