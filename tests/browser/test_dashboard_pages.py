@@ -5,11 +5,13 @@ import time
 
 import lesson_page as lesson
 import psutil
+import pytest
 
 TOUR = "00_tour.ipynb"
 STROKE = "(e) => getComputedStyle(e).stroke"
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_tour_in_voila(voila, open_page, theme):
     page = open_page(f"{voila}/voila/render/{TOUR}?theme={theme}", height=1000)
     player = page.locator(".labkit-timeline").first

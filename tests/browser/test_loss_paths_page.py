@@ -33,7 +33,7 @@ def test_with_as_many_images_the_large_batch_has_not_begun(bare, runs):
     page.get_by_label("What time counts").select_option("images")
     picture(page).focus()
     page.keyboard.press("End")
-    assert "50 images each" in page.locator(".lk-time").inner_text()
+    page.locator(".lk-time", has_text="50 images each").wait_for()
     assert "0 updates, 0 images" in facts(page) and "5 updates, 50 images" in facts(page)
 
 
