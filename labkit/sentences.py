@@ -27,7 +27,7 @@ def sentence(gap: Gap) -> str:
 
 def time_words(duration_ns: float) -> str:
     """1_234_567 -> "1.2 ms"."""
-    for limit, unit, size in ((1e9, "s", 1e9), (1e6, "ms", 1e6), (1e3, "us", 1e3)):
+    for limit, unit, size in ((1e9, "s", 1e9), (1e6, "ms", 1e6), (1e3, "µs", 1e3)):
         if duration_ns >= limit:
             return f"{duration_ns / size:.1f} {unit}" if unit != "s" else f"{duration_ns / size:.2f} s"
     return f"{duration_ns:.0f} ns"

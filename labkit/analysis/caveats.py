@@ -56,7 +56,7 @@ def _cores_note(trace: Trace) -> str | None:
         return None
     return (
         f"{meta.num_ranks} ranks shared {meta.num_cores} cores: measured times include waiting for a core; "
-        f"cpu_ns does not, and a paced run needs no core"
+        f"CPU times (the column cpu_ns) do not, and a paced run needs no core"
     )
 
 
