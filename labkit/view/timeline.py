@@ -137,12 +137,21 @@ def live_timeline(plan: Plan, *, title: str | None = None, **options: Any) -> Ti
 
 def _drawn(trace: Trace) -> dict[str, Any]:
     """What a trace is drawn from, as the widget's traits."""
-    spans, ranks, lanes = spans_of(trace), rank_labels(trace), analysis.memory_lanes(trace)
+    spans, ranks, lanes = spans_of(trace), rows_of_ranks(trace), analysis.memory_lanes(trace)
     traits = dict(columns=spans.columns, layers=spans.layers, channels=spans.channels, ranks=ranks)
     if lanes.is_empty() or lanes.height > MAX_HELD:
         return traits
     held = held_columns(trace, lanes, ranks)
     return traits | dict(columns=spans.columns | held.columns, counts=held.counts, bands=looks_for_js(HELD_LOOKS))
+
+
+def rows_of_ranks(trace: Trace) -> list[dict[str, Any]]:
+    """The labels of the ranks that get a row: of an imported job only those whose file was given, else all."""
+    labels = rank_labels(trace)
+    if trace.meta.source != "imported":
+        return labels
+    here = set(trace.events["rank"])
+    return [label for label in labels if label["rank"] in here]
 
 
 def rank_labels(trace: Trace) -> list[dict[str, Any]]:

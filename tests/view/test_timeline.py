@@ -11,7 +11,7 @@ from labkit.mesh import Mesh
 from labkit.trace import Meta, from_events
 from labkit.view.esm import STATIC, join_modules, whole_module, widget_module, with_imports
 from labkit.view.spans import EITHER, STAGE, SYNC, spans_of
-from labkit.view.timeline import Timeline, rank_labels, timeline
+from labkit.view.timeline import Timeline, rank_labels, rows_of_ranks, timeline
 
 PLAYERS = sorted(path.stem for path in STATIC.glob("*.js") if "\nexport default { render };" in path.read_text())
 
@@ -93,6 +93,13 @@ def test_ranks_beyond_the_metadata_get_a_row():
     rows = [dict(rank=2, kind="forward", start_ns=0, end_ns=5)]
     labels = rank_labels(from_events(rows, Meta("imported", num_ranks=1)))
     assert [label["rank"] for label in labels] == [0, 1, 2]
+
+
+def test_of_an_imported_job_only_ranks_with_a_file_get_a_row():
+    """Rank 34 of a job of 300: one row. In a run of our own a rank without events keeps its row, which is a finding."""
+    rows = [dict(rank=34, kind="kernel", start_ns=0, end_ns=5)]
+    assert [one["rank"] for one in rows_of_ranks(from_events(rows, Meta("imported", num_ranks=1)))] == [34]
+    assert len(rows_of_ranks(from_events(rows, Meta("measured", num_ranks=36)))) == 36
 
 
 def test_labels_name_only_axes_that_are_used():
