@@ -10,7 +10,7 @@ STRIP      = $(BIN)/nbstripout --keep-count
 EXECUTE    = $(BIN)/jupyter nbconvert --to notebook --execute --inplace --log-level WARN
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-fast test-full lint format lock notebooks captures bench soak clean
+.PHONY: help setup lab test test-pages test-rest test-fast test-full lint format lock notebooks captures bench soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -30,8 +30,17 @@ $(STAMP): requirements.lock pyproject.toml
 lab: setup ## open the dashboards in the browser
 	$(BIN)/labkit lab
 
+# Pages wait for kernels and browsers most of the time, so the rest runs beside them; each prints when it is done.
 test: setup ## the tests: fast, engine, notebooks, browser
-	$(PYTEST) tests $(NB_TESTS)
+	$(MAKE) --no-print-directory --keep-going --output-sync=target -j2 test-pages test-rest
+
+SHORT := not soak and not bench and not full
+
+test-pages: setup
+	$(PYTEST) tests -m "browser and $(SHORT)"
+
+test-rest: setup
+	$(PYTEST) tests $(NB_TESTS) -m "not browser and $(SHORT)"
 
 test-full: setup ## make test, and a second look at every lesson, in JupyterLab too
 	$(PYTEST) tests $(NB_TESTS) -m "not soak and not bench"
