@@ -35,13 +35,21 @@ def board_bytes(num_ranks: int) -> int:
     return 8 * num_ranks * (_WORDS_ACTIVITY + 2 * _SLOTS * (CHANNELS + num_ranks))
 
 
+def _reserve(fd: int, size: int) -> None:
+    """Room for the file. Where the disk is full this is OSError; writing to a mapped hole would be a fatal signal."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+    else:
+        os.ftruncate(fd, size)
+
+
 class Board:
     """A view of the shared file. Times in ns of the host's monotonic clock."""
 
     def __init__(self, fd: int, num_ranks: int, *, rank: int = 0, run: int = 0) -> None:
         size = board_bytes(num_ranks)
         if os.fstat(fd).st_size < size:
-            os.ftruncate(fd, size)
+            _reserve(fd, size)
         self._map = mmap.mmap(fd, size)
         self._words = memoryview(self._map).cast("q")
         self.num_ranks = num_ranks

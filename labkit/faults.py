@@ -17,6 +17,7 @@ WHAT = {
     "stop": "is stopped (SIGSTOP)",
     "hang": "never comes back",
     "memory": "runs out of memory",
+    "cut": "loses its connections to the others",
     "slow": "is slow from then on",
 }
 """What a rank can do to itself, in words."""
@@ -79,5 +80,5 @@ class LastSeen:
         return any(words in self.end for words in LOST)
 
 
-LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "Connection refused", "Socket closed")
+LOST = ("Connection closed", "Connection reset", "Broken pipe", "Connection refused", "Socket closed")
 """What a rank says when another one is gone: its error is a consequence."""

@@ -24,13 +24,16 @@ from functools import partial
 from multiprocessing.reduction import DupFd
 from typing import Any
 
-from labkit.board import Board, board_bytes
+from labkit.blame import Results, RunCancelled, RunError
+from labkit.board import Board
 from labkit.faults import Fault
 from labkit.job import Job
+from labkit.leftovers import own_folder
 from labkit.part import Part
 from labkit.plan import Plan, PlanError
+from labkit.process import Rank
 from labkit.seats import Place, limits, seated
-from labkit.watch import HANG_AFTER_S, Progress, Rank, Results, RunCancelled, RunError, Watch, log_tail, read_log
+from labkit.watch import HANG_AFTER_S, Progress, Watch
 
 _START_TIMEOUT_S = 120.0
 _RENEW_AFTER_RUNS = 200  # torch's caches grow by some 50 KB a run; new ranks take a tenth of a second
@@ -86,7 +89,7 @@ class Pool:
 
     def _run_seated(self, job: Job, watch: Callable[[list[Rank]], Watch]) -> Results:
         try:
-            self._ensure(job.plan)
+            self._started(job.plan)
             self._run = job.run
             self._board.reset()
             ranks = self._ranks[: job.plan.num_ranks]
@@ -131,6 +134,15 @@ class Pool:
 
     # -- ranks
 
+    def _started(self, plan: Plan) -> None:
+        """`_ensure`, with a full disk or a process too many in words."""
+        try:
+            self._ensure(plan)
+        except OSError as error:
+            where = f"their logs and what they share lie in {tempfile.gettempdir()}"
+            message = f"the ranks could not start: {error.strerror or error}; {where}"
+            raise RunError(message, rank=None, log="", results=Results([])) from error
+
     def _ensure(self, plan: Plan) -> None:
         """At least as many live ranks as the plan needs."""
         worn = self._run - self._renewed_at >= _RENEW_AFTER_RUNS
@@ -143,9 +155,9 @@ class Pool:
         if self._board is None or capacity > self._board.num_ranks:
             self._kill()
             self._board_file = tempfile.TemporaryFile()  # noqa: SIM115 - shared until the pool is killed
-            self._board_file.truncate(board_bytes(capacity))
             self._board = Board(self._board_file.fileno(), capacity)
         new = range(len(self._ranks), plan.num_ranks)
+        own_folder()
         with _environment(), _without_main():
             self._ranks += [self._start(rank) for rank in new]
         self._await_ready(new)
@@ -177,7 +189,7 @@ class Pool:
             try:
                 _, port = rank.pipe.recv()
             except (EOFError, OSError):
-                raise RunError(f"rank {number} died while starting{log_tail(rank)}", **_at(number, rank)) from None
+                raise RunError(f"rank {number} died while starting{rank.log_tail()}", **_at(number, rank)) from None
             self._store_port = port or self._store_port
 
     def _kill(self) -> None:
@@ -273,7 +285,7 @@ def _without_main() -> Iterator[None]:
 
 
 def _at(number: int, rank: Rank) -> dict[str, Any]:
-    return {"rank": number, "log": read_log(rank), "results": Results([])}
+    return {"rank": number, "log": rank.read_log(), "results": Results([])}
 
 
 POOL = Pool()

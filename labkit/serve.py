@@ -16,6 +16,7 @@ import urllib.request
 import webbrowser
 from pathlib import Path
 
+from labkit import leftovers
 from labkit.seats import Limits, limits
 from labkit.view.voila import voila_command
 
@@ -53,6 +54,7 @@ def serve(
     finally:
         process.terminate()
         process.wait()
+        leftovers.clear()  # of kernels, which Voila kills
 
 
 def _interrupt(*_: object) -> None:

@@ -27,7 +27,7 @@ def test_a_fault_must_be_possible_in_the_plan(plan, fault, words):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ({"what": "explode"}, "what='explode': choose one of raise, exit, kill, stop, hang, memory, slow"),
+        ({"what": "explode"}, "what='explode': choose one of raise, exit, kill, stop, hang, memory, cut, slow"),
         ({"where": "lunch"}, "where='lunch': choose one of forward, backward, sync"),
         ({"seconds": 0}, "more than 0 and at most 60"),
         ({"seconds": float("nan")}, "more than 0"),

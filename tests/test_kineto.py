@@ -371,6 +371,47 @@ def test_events_of_a_wrong_form_are_left_out_and_said(put):
     assert "2 of 7 events of a wrong form left out" in note_of(trace)
 
 
+def test_entries_of_other_kinds_are_skipped_but_counted(put):
+    """Flow arrows, instants and names; what they hold does not matter."""
+    others = [{"ph": "f", "cat": "ac2g", "name": ["odd"], "ts": {}}, {"name": "thread_name", "ph": "M"}, {"cat": "x"}]
+    events = [other for event in rank_events() for other in (*others, event)]
+    file = read_file(put(document(events)))
+    assert file.spans["event"].to_list() == [3, 7, 11, 15, 19]
+    assert file.num_events == 20
+    assert row_of(kineto.read(put(document(events)))) == USUAL
+    assert "wrong form" not in note_of(kineto.read(put(document(events))))
+
+
+def test_whole_and_broken_times_side_by_side_are_exact(put):
+    """us as whole numbers and as fractions, and whole ns, which a float could not hold."""
+    times = [1_700_000_000_000_001, 1_700_000_000_000_002.5, 1_700_000_000_000_003_007]
+    file = read_file(put(document([kernel("gemm", time, 1, i) for i, time in enumerate(times)])))
+    first = 1_700_000_000_000_001_000
+    assert (file.spans["start_ns"] - first).to_list() == [0, 1_500, 2_007]
+    assert (file.spans["end_ns"] - file.spans["start_ns"]).to_list() == [1000, 1000, 1]
+    assert "1 times are in ns" in file.notes[0]
+
+
+@pytest.mark.parametrize("at_once", [0, 3, 7])
+def test_spans_come_to_the_same_table_however_many_at_once(put, monkeypatch, at_once):
+    bad, odd = kernel("gemm", 1000, -5, 3), span("aten::mm", 1010.5, 1, pid="a process", **PARAMS)
+    path = put(document([*rank_events(), bad, odd] * 3))
+    whole = read_file(path)
+    monkeypatch.setattr("labkit.kineto.table._AT_ONCE", at_once)
+    monkeypatch.setattr("labkit.kineto.source._PIECE", 100)
+    parts = read_file(path)
+    assert parts.spans.equals(whole.spans)
+    assert (parts.notes, parts.args.keys()) == (whole.notes, whole.args.keys())
+    assert "(first: event 5)" in parts.notes[0]
+
+
+def test_a_kernel_belongs_to_the_first_launch_of_its_number_in_time(put):
+    """The file's order is another one."""
+    steps = [span(f"ProfilerStep#{n}", 1000.0 * n, 900, cat="user_annotation") for n in (1, 2)]
+    trace = kineto.read(put(document([launch(1, 2100), *steps, kernel("gemm", 2200, 5, 1), launch(1, 1100)])))
+    assert trace.of("kernel")["step"].to_list() == [1]
+
+
 def test_names_with_markup_stay_text(put):
     events = [*rank_events(), kernel("<script>alert(1)</script>", 1000, 1, 8)]
     assert "<script>alert(1)</script>" in kineto.read(put(document(events))).of("kernel")["layer"].to_list()

@@ -15,16 +15,17 @@ LAYERS = [
     set(names.split())
     for names in (
         # words: what is talked about; they know nothing of tables, processes or pictures
-        "event mesh quantity link pace task digits schedule rules plan faults nearest hosts seats part board job",
+        "event mesh quantity link pace task digits schedule rules plan faults nearest hosts seats part board job"
+        " leftovers",
         # traces: questions and answers about what happened, or would
         "trace captures opening analysis comparison link_study explain replay cluster costs predict scorecard kineto"
         " proof report sentences formats",
-        "engine launch watch live view",
+        "engine launch watch blame process live view",
         "lab own_runs dashboards home lesson rank_files serve doctor calibrate",
         "cli",
     )
 ]
-ALLOWED = {"engine": {0}, "view": {0, 1}, "launch": {0, 1, 2}, "watch": {0, 1}}
+ALLOWED = {"engine": {0}, "view": {0, 1}, "launch": {0, 1, 2}, "watch": {0, 1, 2}, "blame": {0, 2}}
 """Layers that a package may import from, where that is less than all layers below its own."""
 IN_A_RANK = {("labkit.launch", "labkit.engine.rank"), ("labkit.launch", "labkit.engine.rank.live")}
 """Imports that happen only in the new process, where launch ends and the engine begins."""

@@ -1,5 +1,6 @@
 """Every file that is read, mutated at random: it reads, or it is refused by the error that its reader documents."""
 
+import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_kineto import ALL_REDUCE, PARAMS, document, kernel, rank_events, span
 
-from labkit import cluster, schedule
+from labkit import cluster, kineto, schedule
 from labkit.captures import kept_capture
+from labkit.own_runs.record import KEPT, load_record
 from labkit.part import Names, Part, RankFile, encode_part
 from labkit.plan import Plan, PlanError
 from labkit.predict import predict_cases, read_cases
@@ -54,6 +57,13 @@ def _text(text: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(text, encoding="utf-8")
 
 
+def profiler_file() -> str:
+    """What PyTorch's profiler writes, in small."""
+    return json.dumps(
+        document([*rank_events(), span("nccl:all_reduce", 1020, 2, **PARAMS), kernel(ALL_REDUCE, 1080, 5, 9)])
+    )
+
+
 def _order_of(path: Path) -> schedule.Schedule:
     order = schedule.Schedule.from_text(path.read_text(encoding="utf-8", errors="replace"))
     schedule.check(order)
@@ -67,38 +77,40 @@ READERS = [
     Reader("order.csv", _text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"), _order_of, (schedule.ScheduleError,)),
     Reader("cases.csv", _text(CASES), lambda path: predict_cases(read_cases(path), "a100"), (ValueError,)),
     Reader("cluster.json", _cluster_file, cluster.load, (ValueError,)),
+    Reader("profile.json", _text(profiler_file()), kineto.read, (TraceError,)),
+    Reader("own_runs.json", lambda path: path.write_bytes(KEPT.read_bytes()), load_record, (ValueError,)),
 ]
 
 
-@st.composite
-def mutations(draw) -> Callable[[bytes], bytes]:
-    """One to three changes: bytes overwritten, cut out, repeated, put in, or the end lost."""
-    changes = draw(
-        st.lists(
-            st.tuples(
-                st.sampled_from(["set", "cut", "repeat", "insert", "truncate"]),
-                st.floats(0, 1, exclude_max=True),
-                st.integers(1, 64),
-                st.one_of(st.binary(min_size=1, max_size=8), st.sampled_from([b"NaN", b"-1", b"1e999", b"null", b"{"])),
-            ),
-            min_size=1,
-            max_size=3,
-        )
-    )
+HOW = ("set", "cut", "repeat", "insert", "truncate")
+WORDS = (b"NaN", b"-1", b"1e999", b"null", b"{")
+Change = tuple[str, float, int, bytes]
+"""How, where (a share of the file), how many bytes, new bytes."""
 
-    def mutate(data: bytes) -> bytes:
-        for how, where, length, new in changes:
-            at = int(where * len(data))
-            data = {
-                "set": data[:at] + new + data[at + len(new) :],
-                "cut": data[:at] + data[at + length :],
-                "repeat": data[: at + length] + data[at:],
-                "insert": data[:at] + new + data[at:],
-                "truncate": data[:at],
-            }[how]
-        return data
+mutations = st.lists(
+    st.tuples(
+        st.sampled_from(HOW),
+        st.floats(0, 1, exclude_max=True),
+        st.integers(1, 64),
+        st.one_of(st.binary(min_size=1, max_size=8), st.sampled_from(WORDS)),
+    ),
+    min_size=1,
+    max_size=3,
+)
 
-    return mutate
+
+def mutated(data: bytes, changes: list[Change]) -> bytes:
+    """Bytes overwritten, cut out, repeated, put in, or the end lost."""
+    for how, where, length, new in changes:
+        at = int(where * len(data))
+        data = {
+            "set": data[:at] + new + data[at + len(new) :],
+            "cut": data[:at] + data[at + length :],
+            "repeat": data[: at + length] + data[at:],
+            "insert": data[:at] + new + data[at:],
+            "truncate": data[:at],
+        }[how]
+    return data
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
@@ -110,9 +122,9 @@ def test_it_reads_or_refuses_in_words(reader):
         reader.read(path)
 
         @settings(max_examples=40 * MORE, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(mutations())
-        def attempt(mutate):
-            path.write_bytes(mutate(whole))
+        @given(mutations)
+        def attempt(changes):
+            path.write_bytes(mutated(whole, changes))
             try:
                 reader.read(path)
             except reader.errors as error:

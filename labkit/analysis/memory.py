@@ -21,15 +21,17 @@ def memory_lanes(trace: Trace) -> pl.DataFrame:
 
     Ends of events at 1, 2, 3 with activations 0, 8, 8: rows at 1 (0) and at 2 (8).
     """
-    told = trace.events.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in HELD))
-    lanes = told.sort("rank", "end_ns", maintain_order=True).select(
-        "rank",
-        pl.col("end_ns").alias("t_ns"),
-        *(pl.col(name).forward_fill().over("rank").fill_null(0) for name in HELD),
-    )
-    lanes = lanes.unique(["rank", "t_ns"], keep="last", maintain_order=True)
-    held = pl.struct(HELD)
-    return lanes.filter((held != held.shift(1).over("rank")).fill_null(True))
+    told = trace.events.select("rank", pl.col("end_ns").alias("t_ns"), *HELD)
+    told = told.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in HELD))
+    lanes = told.sort("rank", "t_ns", maintain_order=True)
+    lanes = lanes.with_columns(pl.col(name).forward_fill().over("rank").fill_null(0) for name in HELD)
+    lanes = lanes.filter(_differs(["rank", "t_ns"], -1))  # the last word at each time
+    return lanes.filter(_differs(["rank", *HELD], 1))
+
+
+def _differs(names: list[str], away: int) -> pl.Expr:
+    """Whether a row differs from the one before (1) or after it (-1) in any of these; where there is none, it does."""
+    return pl.any_horizontal(pl.col(name) != pl.col(name).shift(away) for name in names).fill_null(True)
 
 
 def memory_peaks(trace: Trace) -> dict[int, int]:

@@ -11,6 +11,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: loading what would draw boxes around it takes as long as all the rest
 )
 
 app.command()(run.run)

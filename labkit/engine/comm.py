@@ -7,6 +7,7 @@ to gloo or NCCL and notes issue, completion and the intervals in which the calle
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 from collections.abc import Callable
@@ -61,7 +62,10 @@ _kept: list[object] = []
 
 Their destructors wait for gloo's threads. If DDP's reducer held the last reference, it would wait with Python's lock
 held, while a thread may still need that lock to let go of a tensor: both for ever. Letting go here releases the lock.
+At the latest it happens before the interpreter ends: a gloo thread that then asks for the lock, to run a callback of
+ours, is ended by force, and the process dies of it ("terminate called without an active exception").
 """
+atexit.register(_kept.clear)
 
 
 def use(wire: Wire) -> None:
@@ -79,12 +83,12 @@ def keep(group: object) -> None:
 class RecordingWork(dist.Work):
     """What the caller of an operation gets: waits for the real one, then until the set completion."""
 
-    def __init__(
-        self, inner: dist.Work, timing: Timing, keep: object, wire: Wire, link_thread: LinkThread | None = None
-    ) -> None:
+    _future: torch.futures.Future | None = None
+    _link_thread: LinkThread | None = None
+
+    def __init__(self, inner: dist.Work, timing: Timing, keep: object, wire: Wire) -> None:
         super().__init__()
-        self._inner, self._timing, self._keep, self._wire, self._link_thread = inner, timing, keep, wire, link_thread
-        self._future: torch.futures.Future | None = None
+        self._inner, self._timing, self._keep, self._wire = inner, timing, keep, wire
 
     def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
         timing = self._timing
@@ -182,9 +186,9 @@ class RecordingGroup(dist.ProcessGroup):
 
     def _collective(self, method: str, op: str, has_output: bool, args: tuple, kwargs: dict) -> dist.Work | None:
         wire, seq = self._wire, self._seq
-        self._seq += 1
-        outputs, inputs = (_tensors(args[0]), _tensors(args[1:])) if has_output else ([], _tensors(args))
-        size = max(_bytes(outputs), _bytes(inputs))
+        self._seq = seq + 1
+        outputs, inputs = (_tensors(args[0]), _tensors(args[1])) if has_output else ([], _tensors(args))
+        size = max(_bytes(outputs), _bytes(inputs)) if outputs else _bytes(inputs)
         start_ns = wire.device.now()
         row = self._row(op, NONE, size, inputs or outputs, seq, start_ns)
         timing = Timing(wire, row, start_ns, self._collective_end(op, size, seq, start_ns) if wire.emulating else None)
@@ -195,7 +199,10 @@ class RecordingGroup(dist.ProcessGroup):
             return None
         if op != "barrier" and not wire.nccl and getattr(args[-1], "asyncOp", True):
             _stamp_when_done(work, timing)
-        return RecordingWork(work, timing, args, wire, self._link_thread)
+        recording = RecordingWork(work, timing, args, wire)
+        if self._link_thread is not None:
+            recording._link_thread = self._link_thread
+        return recording
 
     def _collective_end(self, op: str, size: int, seq: int, start_ns: int) -> Callable[[], int]:
         board, lane, ranks, channel = self._wire.board, self._lane, self._ranks, self._channel
@@ -244,11 +251,10 @@ class RecordingGroup(dist.ProcessGroup):
         if recorder is None:
             return None
         stage, microbatch = self._wire.tag_of(tensors[0]) if peer != NONE else (None, None)
-        dtype = recorder.dtypes(str(tensors[0].dtype).removeprefix("torch.")) if tensors else NONE
+        dtype = recorder.dtype_code(tensors[0].dtype) if tensors else NONE
         return recorder.sync(
-            start_ns, op=recorder.ops(op), group=self._group_code, peer=peer, size_bytes=size, dtype=dtype, seq=seq,
-            stage=stage, microbatch=microbatch,
-        )  # fmt: skip
+            start_ns, recorder.ops(op), self._group_code, peer, size, dtype, seq, stage=stage, microbatch=microbatch
+        )
 
 
 def _method(name: str, op: str) -> Callable:
@@ -290,12 +296,17 @@ def _stamp_when_done(work: dist.Work, timing: Timing) -> None:
 
 
 def _tensors(value: object) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
+    """The tensors of an argument: one, a list of them, or lists in a list; of all arguments, those of the first."""
+    if isinstance(value, tuple):
+        value = value[0] if value else None
+    if isinstance(value, list):
+        if value and isinstance(value[0], list):
+            return [tensor for inner in value for tensor in inner]
+        return value
+    return [value] if isinstance(value, Tensor) else []
 
 
 def _bytes(tensors: list[Tensor]) -> int:
+    if len(tensors) == 1:
+        return tensors[0].numel() * tensors[0].element_size()
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -6,9 +6,11 @@ the board, where the parent finds it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
+import socket
 import time
 from typing import NoReturn
 
@@ -46,7 +48,7 @@ class FaultyRecorder(Recorder):
 
 
 def strike(fault: Fault) -> None:
-    """Do it. Of all but "slow" no rank comes back by itself."""
+    """Do it. A rank comes back from "cut" alone, and then fails at its next sync."""
     print(f"labkit: {fault}", flush=True)
     if fault.what == "raise":
         raise RuntimeError(f"on purpose, at the first {fault.where} of step {fault.step}")
@@ -54,6 +56,9 @@ def strike(fault: Fault) -> None:
         os._exit(EXIT_CODE)
     if fault.what == "memory":
         run_out_of_memory()
+    if fault.what == "cut":
+        cut_connections()
+        return
     if fault.what == "hang":
         while True:
             time.sleep(1)
@@ -66,6 +71,17 @@ def run_out_of_memory() -> NoReturn:
     resource.setrlimit(resource.RLIMIT_AS, (_virtual_bytes() + ROOM_BYTES, hard))
     taken = [torch.ones(_CHUNK_BYTES, dtype=torch.uint8) for _ in range(2 * ROOM_BYTES // _CHUNK_BYTES)]
     raise MemoryError(f"{len(taken)} pieces taken, and the system does not hold to its limit")  # as on macOS
+
+
+def cut_connections() -> None:
+    """Close this process's connections to other ranks, as when a cable is pulled: nobody is told why."""
+    import psutil
+
+    for one in psutil.Process().net_connections("tcp"):
+        if one.status == psutil.CONN_ESTABLISHED:
+            with contextlib.suppress(OSError):  # gloo may have closed it by now
+                with socket.socket(fileno=os.dup(one.fd)) as end:
+                    end.shutdown(socket.SHUT_RDWR)
 
 
 def _virtual_bytes() -> int:

@@ -35,10 +35,11 @@ class Codes:
 
     def __call__(self, name: str | list[int]) -> int:
         key = self._key(name)
-        if key not in self._code:
-            self._code[key] = len(self.names)
+        code = self._code.get(key)
+        if code is None:
+            code = self._code[key] = len(self.names)
             self.names.append(name)
-        return self._code[key]
+        return code
 
     @staticmethod
     def _key(name: str | list[int]) -> str | tuple[int, ...]:
@@ -60,6 +61,7 @@ class Recorder:
         self.value_limit_bytes = value_limit_bytes
         self.spans = spans
         self._rows: list[Row | tuple[int, ...]] = []
+        self._dtype_codes: dict[torch.dtype, int] = {}
         self._samples: list[list[int]] = []
         self._values: list[tuple[list[int], bytes]] = []
         self._room = max_events
@@ -74,14 +76,18 @@ class Recorder:
             self._board.doing(kind, self.step, self.microbatch, self.layer, op, t_ns)
 
     def span(
-        self, kind: int, start_ns: int, end_ns: int, *, cpu_ns: int = NONE, late_ns: int = NONE, layer: int = NONE,
+        self, kind: int, start_ns: int, end_ns: int, cpu_ns: int = NONE, late_ns: int = NONE, layer: int = NONE,
         microbatch: int | None = None, extra: int = NONE,
     ) -> None:  # fmt: skip
         """A piece of work of this rank."""
         if not self.spans:
             return
+        if self._room <= 0:
+            self._dropped += 1
+            return
+        self._room -= 1
         mb = self.microbatch if microbatch is None else microbatch
-        self._append(
+        self._rows.append(
             (kind, self.step, mb, self.stage, layer, start_ns, end_ns, cpu_ns, late_ns, NONE, NONE, NONE, NONE, NONE,
              NONE, self.param_bytes, self.grad_bytes, self.optimizer_bytes, self.activation_bytes, extra)
         )  # fmt: skip
@@ -91,8 +97,15 @@ class Recorder:
             self._samples.append(samples)
         self.span(_LOAD, start_ns, end_ns, microbatch=microbatch, extra=len(self._samples) - 1)
 
+    def dtype_code(self, dtype: torch.dtype) -> int:
+        """Code of a tensor's type."""
+        code = self._dtype_codes.get(dtype)
+        if code is None:
+            code = self._dtype_codes[dtype] = self.dtypes(str(dtype).removeprefix("torch."))
+        return code
+
     def sync(
-        self, start_ns: int, *, op: int, group: int, peer: int, size_bytes: int, dtype: int, seq: int,
+        self, start_ns: int, op: int, group: int, peer: int, size_bytes: int, dtype: int, seq: int,
         stage: int | None = None, microbatch: int | None = None,
     ) -> Row:  # fmt: skip
         """An operation between ranks was issued. The caller sets the row's end when it completes."""
@@ -101,7 +114,11 @@ class Recorder:
             self.stage if stage is None else stage, self.layer, start_ns, UNFINISHED, NONE, NONE, op, group, peer,
             size_bytes, dtype, seq, NONE, NONE, NONE, NONE, NONE,
         ]  # fmt: skip
-        self._append(row)
+        if self._room > 0:
+            self._room -= 1
+            self._rows.append(row)
+        else:
+            self._dropped += 1
         self.begin(_SYNC, start_ns, op)
         return row
 
@@ -126,7 +143,7 @@ class Recorder:
             self._values.append((list(plain.shape), data))
         self._append(
             (_VALUE, self.step, self.microbatch, self.stage, self.layer if of is None else of, t_ns, t_ns, NONE,
-             NONE, self.ops(what), NONE, NONE, len(data), self.dtypes(str(plain.dtype).removeprefix("torch.")), NONE,
+             NONE, self.ops(what), NONE, NONE, len(data), self.dtype_code(plain.dtype), NONE,
              NONE, NONE, NONE, NONE, len(self._values) - 1)
         )  # fmt: skip
 

@@ -4,7 +4,8 @@ In: whatever runs inside the block (DDP, FSDP2, DTensor, pipelines, plain loops;
 in the folder, which `labkit merge` makes a Trace of. The model is not changed. While the block is open
 
 - process groups are made through our recording one, so every sync is seen (`comm`);
-- the first call of a model hooks its layers (`layers`), later ones are its forwards; `backward` is watched as a whole;
+- the first call of a model wraps its layers (`layers`), later ones are its forwards; `backward` is watched as a whole.
+  Torch asks us at every call of any module, which slows them all down, so we listen only while no model is at work;
 - pipeline stages report each chunk of work, as in our own runs (`train.watch_stage`);
 - a step ends with the last optimizer step before the next forward.
 
@@ -18,7 +19,6 @@ import inspect
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,13 @@ class _Script:
         self._tracer = ScriptTracer(device, self._wire, self._recorder)
         self._known: set[int] = set()  # models that are hooked
         self._stage_models: set[int] = set()  # those that are stages of a pipeline
+        self._called: dict[int, nn.Module] = {}  # models whose calls we hear end; kept, so that an id stays theirs
         self._running: nn.Module | None = None  # the model whose call is open
+        self._layer: tuple[int, int, int] | None = None  # of a model that is its own layer, in its first call
         self._in_chunk = False  # a pipeline's stage is at work, and reports it itself
-        self._work: contextlib.ExitStack | None = None
+        self._work: contextlib.AbstractContextManager[None] | None = None
+        self._hooks = contextlib.ExitStack()  # all that is put back in the end
+        self._pre_hook: Any = None  # on every module, while we listen
         self._microbatch = NONE
         self._step_start_ns: int | None = None
         self._stepped_ns: int | None = None  # end of the last optimizer step, while no forward has followed
@@ -124,14 +128,23 @@ class _Script:
             stack.enter_context(_replaced(torch.autograd, "backward", self._backward))
             stack.enter_context(_replaced(_PipelineStageBase, "__init__", self._new_stage))
             for handle in (
-                hooks.register_module_forward_pre_hook(self._call_begins),
-                hooks.register_module_forward_hook(self._call_ends, always_call=True),
                 optimizers.register_optimizer_step_pre_hook(self._optimizer_begins),
                 optimizers.register_optimizer_step_post_hook(self._optimizer_ends),
             ):
                 stack.callback(handle.remove)
+            stack.enter_context(self._hooks)
             stack.callback(self._tracer.close)
+            stack.callback(self._listen, False)
+            self._listen(True)
             yield
+
+    def _listen(self, on: bool) -> None:
+        """Whether torch tells us of every module that is called."""
+        if on and self._pre_hook is None:
+            self._pre_hook = hooks.register_module_forward_pre_hook(self._call_begins)
+        elif not on and self._pre_hook is not None:
+            self._pre_hook.remove()
+            self._pre_hook = None
 
     def _new_group(self, original: Callable, *args: Any, **kwargs: Any) -> Any:
         """Every process group is made here; gloo and NCCL ones become recording ones."""
@@ -154,25 +167,34 @@ class _Script:
         if torch.compiler.is_compiling() or self._running is not None or self._in_chunk:
             return
         self._running = module
+        self._listen(False)
         if not torch.is_grad_enabled() or id(module) in self._stage_models:
             # Evaluation, or torch asking a pipeline stage for its shapes: no work of a step.
             self._recorder.spans, self._recorder.step = False, NONE
-            return
-        self._step_goes_on()
-        self._microbatch += 1
-        new = self._hook(module, stage=0)
-        self._work = contextlib.ExitStack()
-        self._work.enter_context(self._tracer.work(CODE[Kind.FORWARD], 0, self._microbatch))
-        if new and layers_of(module)[0][1] is module:
-            self._tracer.begin_layer(module, args)  # its own hooks take effect only with the next call
+        else:
+            self._step_goes_on()
+            self._microbatch += 1
+            new = self._hook(module, stage=0)
+            self._work = self._tracer.work(CODE[Kind.FORWARD], 0, self._microbatch)
+            self._work.__enter__()
+            if new and layers_of(module)[0][1] is module:
+                self._layer = self._tracer.begin_layer(module)  # it was wrapped too late for this call
+        if id(module) not in self._called:
+            self._called[id(module)] = module
+            handle = module.register_forward_hook(self._call_ends, prepend=True, always_call=True)
+            self._hooks.callback(handle.remove)
 
-    def _call_ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _call_ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         if torch.compiler.is_compiling() or self._running is not module:
-            return
-        self._running, self._recorder.spans = None, True
+            return None
+        if self._layer is not None and output is not None:  # None after an error
+            output = self._tracer.end_layer(self._layer, module, args, output)
         if self._work is not None:
-            self._work.close()
-            self._work = None
+            self._work.__exit__(None, None, None)
+        self._running = self._work = self._layer = None
+        self._recorder.spans = True
+        self._listen(True)
+        return output
 
     def _backward(self, original: Callable, *args: Any, **kwargs: Any) -> None:
         if self._in_chunk or self._running is not None or self._step_start_ns is None:
@@ -193,10 +215,12 @@ class _Script:
         """One chunk of a pipeline stage's work."""
         self._step_goes_on()
         self._in_chunk = True
+        self._listen(False)
         try:
             yield
         finally:
             self._in_chunk = False
+            self._listen(True)
 
     def _hook(self, model: nn.Module, stage: int, *, splits_backward: bool = False) -> list[int]:
         """Hook the layers of a model that is new; their codes."""
@@ -229,17 +253,18 @@ class _Script:
         self._optimizers_open += 1  # an optimizer may call another one
         if self._optimizers_open == 1 and self._step_start_ns is not None:
             self._recorder.step = self._steps_done
-            self._optimizer_start = (self._tracer.device.now(), time.thread_time_ns())
+            start_ns = self._tracer.device.now()
+            self._optimizer_start = (start_ns, self._tracer.device.cpu_ns(start_ns))
 
     def _optimizer_ends(self, optimizer: Optimizer, *_: Any) -> None:
         self._optimizers_open -= 1
         if self._optimizers_open or self._step_start_ns is None:
             return
         start_ns, cpu_ns = self._optimizer_start
-        self._stepped_ns = self._tracer.device.now()
-        recorder = self._recorder
+        recorder, device = self._recorder, self._tracer.device
+        self._stepped_ns = end_ns = device.now()
         recorder.layer = recorder.microbatch = NONE
-        recorder.span(CODE[Kind.OPTIMIZER], start_ns, self._stepped_ns, cpu_ns=time.thread_time_ns() - cpu_ns)
+        recorder.span(CODE[Kind.OPTIMIZER], start_ns, end_ns, device.cpu_ns(end_ns) - cpu_ns)
         recorder.step = self._steps_done + 1  # what comes now, unless it is another optimizer
 
     # -- the end
@@ -264,17 +289,21 @@ class _Script:
 class ScriptTracer(Tracer):
     """A tracer of layers that may give anything: of several tensors the first one tells when backward comes by."""
 
-    def begin_layer(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """A model that is its own only layer, and whose call is already open."""
-        self._forward_begins(self.recorder.layers(layers_of(module)[0][0]), module, args)
+    def begin_layer(self, module: nn.Module) -> tuple[int, int, int]:
+        """A model that is its own only layer, and whose call is already open: (layer, start, CPU start)."""
+        self.recorder.layer = code = self.recorder.layers(layers_of(module)[0][0])
+        start_ns = self.device.now()
+        return code, start_ns, self.device.cpu_ns(start_ns)
 
-    def _forward_ends(self, code: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        tensor = next(_tensors(output), None)
-        if tensor is None:
-            self._note_forward(code, None)
-            return None
-        changed = super()._forward_ends(code, module, args, tensor)
-        return changed if output is tensor else None
+    def end_layer(self, begun: tuple[int, int, int], module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        """The end of that call. Returns its output, or a view of it."""
+        code, start_ns, cpu_ns = begun
+        tensor = self._tensor_of(module, output)
+        self._forward_ends(code, CODE[Kind.FORWARD], start_ns, cpu_ns, tensor)
+        return output if tensor is None else self._await_backward(code, args, output, tensor)
+
+    def _tensor_of(self, module: nn.Module, output: Any) -> Tensor | None:
+        return output if isinstance(output, Tensor) else next(_tensors(output), None)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -7,7 +7,6 @@ In: a plan, a task, and the tracer that watches. Out: the losses of the microbat
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -241,7 +240,8 @@ class Training:
         """One training step."""
         tracer, recorder = self._tracer, self._tracer.recorder
         tracer.device.start_step()
-        start_ns, cpu_ns = tracer.device.now(), time.thread_time_ns()
+        start_ns = tracer.device.now()
+        cpu_ns = tracer.device.cpu_ns(start_ns)
         if recorder is not None:
             recorder.step, recorder.stage = step, NONE
         x, y = self._load(step)
@@ -255,8 +255,9 @@ class Training:
             self._sample_memory(optimizer=True)
         if recorder is not None:
             recorder.stage = NONE
-            cpu_ns = time.thread_time_ns() - cpu_ns
-            recorder.span(CODE[Kind.STEP], start_ns, tracer.device.now(), cpu_ns=cpu_ns, microbatch=NONE)
+            end_ns = tracer.device.now()
+            cpu_ns = tracer.device.cpu_ns(end_ns) - cpu_ns
+            recorder.span(CODE[Kind.STEP], start_ns, end_ns, cpu_ns=cpu_ns, microbatch=NONE)
         return losses
 
     def _load(self, step: int) -> tuple[Tensor, Tensor]:

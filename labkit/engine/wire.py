@@ -23,8 +23,8 @@ from torch import Tensor
 
 from labkit.board import Board
 from labkit.engine.device import Device
-from labkit.engine.recorder import END, LATE, UNFINISHED, Recorder, Row
-from labkit.event import NONE
+from labkit.engine.recorder import CODE, END, FIELD, LATE, UNFINISHED, Recorder, Row
+from labkit.event import NONE, Kind
 from labkit.link import Link, link_seconds
 from labkit.mesh import Mesh
 
@@ -116,7 +116,7 @@ class Timing:
         if self.row is not None and self._wire.recorder.value_limit_bytes:
             for tensor in before:
                 self._wire.recorder.value("sync_in", tensor, self.start_ns)
-            self._capture = after
+            self._capture = list(after)
 
     def completed(self) -> int:
         """The real operation is complete now. Returns the time at which it counts as complete, which may be to come."""
@@ -147,13 +147,18 @@ class Timing:
             self._capture = []
 
     def wait_begins(self) -> None:
+        """The caller is blocked from now on; the board says so, since a rank that waits is not the one that hangs."""
         self._waited_from = self._wire.device.now()
+        if self.row is not None and self._wire.recorder is not None:
+            self._wire.recorder.begin(CODE[Kind.WAIT], self._waited_from, self.row[FIELD["op"]])
 
     def wait_ends(self) -> None:
         """The caller holds the result: let the emulated device, or the process, wait for the set completion."""
         device = self._wire.device
         if device.paced:
             device.block_until(self.completed())
+        elif self._set_end is None:
+            self.completed()
         else:
             self.release()
         self._record_wait(self._waited_from, device.now())

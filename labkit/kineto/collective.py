@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from labkit.kineto.events import Args
@@ -25,6 +26,9 @@ class Collective:
     size_bytes: int | None = None
     dtype: str | None = None
     seq: int | None = None
+
+
+_NOTHING = Collective()
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Groups:
 def collective(args: Args | None, groups: Groups) -> Collective:
     """What the arguments of a kernel or of `record_param_comms` say."""
     if args is None or args.collective is None:
-        return Collective()
+        return _NOTHING
     name = str(args.group_name) if args.group_name is not None else None
     listed, about = groups.by_name.get(name, (None, None))
     group = _ranks(args.group_ranks) or listed
@@ -74,13 +78,19 @@ def collective(args: Args | None, groups: Groups) -> Collective:
 def _ranks(value: Any) -> tuple[int, ...] | None:
     """[0, 1] or "[0, 1]"; None for a list that was shortened ("[0, 1, ...]")."""
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+        return _listed(value)
     if isinstance(value, list) and value and all(isinstance(rank, int) and 0 <= rank < 2**31 for rank in value):
         return tuple(sorted(value))
     return None
+
+
+@lru_cache(1000)
+def _listed(text: str) -> tuple[int, ...] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return _ranks(value) if isinstance(value, list) else None
 
 
 def _told(value: Any) -> str | None:

@@ -23,7 +23,7 @@ class ProfilerFile:
     """What a file holds."""
 
     path: Path
-    spans: pl.DataFrame  # columns of table.SPANS, in order of time
+    spans: pl.DataFrame  # columns of table.SPANS, in the order of the file
     args: dict[int, Args]  # event -> what it says of a collective, or of the rank
     num_events: int
     distributed: dict[str, Any]

@@ -17,7 +17,7 @@ from labkit.kineto.words import GPU_CATEGORIES
 def processes(spans: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     """(process id, spans) of every training process; one process with everything, where there are not several."""
     on_gpu = pl.col("cat").is_in(list(GPU_CATEGORIES)) | pl.col("cat").str.starts_with("gpu_")
-    training = spans.filter(~on_gpu & pl.col("name").str.starts_with("ProfilerStep"))["pid"].unique()
+    training = spans.filter(pl.col("name").str.starts_with("ProfilerStep")).filter(~on_gpu)["pid"].unique()
     if len(training) < 2:
         return [("", spans)]
     pids = sorted(training, key=lambda pid: (not pid.isdigit(), int(pid) if pid.isdigit() else 0, pid))

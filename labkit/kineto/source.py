@@ -1,14 +1,15 @@
 """The bytes of a profiler file, piece by piece, unpacked where it is a .gz.
 
-In: a path. Out: pieces of some MB. Sizes are bounded; the next piece is unpacked while the last one is worked on.
+In: a path. Out: pieces of about a MB. Sizes are bounded; the next piece is unpacked while the last one is worked on.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from zlib_ng import zlib_ng
 
 from labkit.trace import TraceError
 
@@ -18,7 +19,7 @@ MAX_BYTES = 8 << 30
 _MAX_RATIO, _RATIO_FROM = 400, 64 << 20
 """A .gz that unpacks to more than so many times its size, and to more than so many bytes, is no profiler's."""
 
-_PIECE, _PACKED_PIECE = 2 << 20, 1 << 17
+_PIECE, _PACKED_PIECE = 1 << 20, 1 << 16
 
 _GZIP = b"\x1f\x8b"
 
@@ -66,7 +67,7 @@ def _unpacked(path: Path, packed_size: int, notes: list[str]) -> Iterator[bytes]
             if size > bound:
                 raise TraceError(f"{path} unpacks to more than {bound:,} bytes from {packed_size:,}: no profiler file")
             yield part
-    except zlib.error as error:
+    except zlib_ng.error as error:
         if not size:
             raise TraceError(f"{path} is a damaged .gz file: {error}; copy it again") from None
         notes.append(f"{path.name}: the .gz stream is damaged ({error}); what comes before was read")
@@ -79,7 +80,7 @@ def _gunzip(path: Path, notes: list[str]) -> Iterator[bytes]:
     stream = None
     for packed in _blocks(path, _PACKED_PIECE):
         while packed:
-            stream = stream or zlib.decompressobj(wbits=31)
+            stream = stream or zlib_ng.decompressobj(wbits=31)
             yield stream.decompress(packed, _PIECE)
             packed = stream.unconsumed_tail
             if stream.eof:

@@ -33,6 +33,9 @@ STEP = r"^ProfilerStep#(\d+)$"
 
 MODULE = "nn.Module: "
 
+MARK = rf"^(?:ProfilerStep|{MODULE}|{PARAM_CALL}$)|{SYNC_ANNOTATION}"
+"""What is looked up by its name among what the CPU did."""
+
 _OPS = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from labkit.event import NONE, STAGE_KINDS, Kind
+from labkit.event import KINDS, NONE, STAGE_KINDS, Kind
 from labkit.trace import Trace
 from labkit.view.theme import LOOK_OF_KIND, LOOKS
 
@@ -29,8 +29,10 @@ _GRAINS = {
 }  # a loss is a layer, but one that no stage event need contain
 _GRAINS[str(Kind.STEP)] = STEP
 
-_CHANNEL = ("op", "axis", "group_text", "peer", "dtype")
-"""What a sync goes through. Few combinations occur, so each span carries the number of its own."""
+_READ = (
+    "rank", "kind", "step", "microbatch", "stage", "layer", "start_ns", "end_ns", "cpu_ns", "late_ns", "op", "axis",
+    "group", "peer", "size_bytes", "dtype", "seq", "samples",
+)  # fmt: skip
 
 _DTYPES = {
     "start": "<f8",
@@ -69,62 +71,70 @@ class Spans:
 
 def spans_of(trace: Trace) -> Spans:
     """The drawable events of a trace. `row` is the event's place in `trace.events`."""
-    kinds = [*_GRAINS]
-    frame = trace.events.with_row_index("row").with_columns(pl.col("kind").cast(pl.String))
-    frame = frame.filter(pl.col("kind").is_in(kinds)).sort(
-        "rank", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True
-    )
-    frame = frame.with_columns(
-        start=pl.col("start_ns"),
-        duration=(pl.col("end_ns") - pl.col("start_ns")).clip(0),
-        grain=pl.col("kind").replace_strict(_GRAINS, return_dtype=pl.Int32),
-        look=pl.col("kind").replace_strict(_LOOK_CODES, default=0, return_dtype=pl.Int32),
-        group_text=pl.col("group").cast(pl.List(pl.String)).list.join(","),
-        num_samples=pl.col("samples").list.len(),
-    )
-    frame, layers = _coded(frame, "layer", ("layer",))
-    frame, channels = _coded(frame, "channel", _CHANNEL, only=pl.col("op").is_not_null())
-    frame = frame.with_columns(link=_links(frame))
-    return Spans(frame.height, _columns(frame), [name for (name,) in layers], [_channel(*row) for row in channels])
+    frame = _numbers(trace).sort("rank", "start", "end_ns", descending=[False, False, True], maintain_order=True)
+    frame, layers = _coded(frame, "layer")
+    frame, channels = _coded(frame, "channel")
+    link = pl.col("link").rank("dense").cast(pl.Int64) - 1
+    frame = frame.with_columns(duration=(pl.col("end_ns") - pl.col("start")).clip(0), link=link)
+    names = trace.events[layers]["layer"].to_list()
+    ways = trace.events[channels].select("op", "axis", "group", "peer", "dtype").rows()
+    return Spans(frame.height, _columns(frame, trace.events["samples"]), names, [_channel(*way) for way in ways])
 
 
-def _coded(
-    frame: pl.DataFrame, code: str, names: tuple[str, ...], *, only: pl.Expr | None = None
-) -> tuple[pl.DataFrame, list[tuple]]:
-    """The frame with a column `code` that numbers the combinations of `names`, and those combinations in order."""
-    only = pl.col(names[0]).is_not_null() if only is None else only
-    table = frame.filter(only).select(names).unique(maintain_order=True)
-    numbered = table.with_row_index("_code")
-    frame = frame.join(numbered, on=list(names), how="left", nulls_equal=True, maintain_order="left")
-    return frame.with_columns(pl.when(only).then(pl.col("_code")).alias(code)).drop("_code"), table.rows()
+def _numbers(trace: Trace) -> pl.DataFrame:
+    """The drawable events as numbers alone: sorting a million texts and lists takes ten seconds, a million numbers one.
 
-
-def _links(frame: pl.DataFrame) -> pl.Series:
-    """One number for each communication; null where a span belongs to none.
-
-    A message is known by its axis, its direction and its place among the messages of that pair; a collective by its
-    group and its place among the group's operations.
+    layer, channel, link: a hash, equal for equal ones. A message is known by its axis, its direction and its place
+    among the messages of that pair; a collective by its group and its place among the group's operations.
     """
-    sends, receives = pl.col("op") == "send", pl.col("op") == "recv"
-    peer, rank = pl.col("peer").cast(pl.String), pl.col("rank").cast(pl.String)
-    way = pl.when(sends).then(rank + ">" + peer).when(receives).then(peer + ">" + rank).otherwise(pl.col("group_text"))
-    key = pl.concat_str([pl.col("axis").fill_null(""), way, pl.col("seq").cast(pl.String)], separator=" ")
-    return frame.select(key.rank("dense").cast(pl.Int64) - 1).to_series()
+    events = trace.events.select(*_READ, row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    drawn = pl.Series([str(kind) in _GRAINS for kind in KINDS])
+    kind = pl.col("kind").to_physical()
+    events = events.filter(pl.lit(drawn).gather(kind))
+    sends, receives, is_sync = pl.col("op") == "send", pl.col("op") == "recv", pl.col("op").is_not_null()
+    group = pl.col("group").hash()
+    ends = pl.when(sends).then(pl.struct("rank", "peer").hash())
+    way = ends.when(receives).then(pl.struct(pl.col("peer").alias("rank"), pl.col("rank").alias("peer")).hash())
+    way = way.when(pl.col("group").is_not_null()).then(group)
+    place = pl.struct("axis", way.alias("way"), "seq").hash()
+    return events.select(
+        "rank", "row", "step", "microbatch", "stage", "seq", "size_bytes", "cpu_ns", "late_ns", "end_ns",
+        start=pl.col("start_ns"),
+        grain=pl.lit(pl.Series(_of_kinds(_GRAINS), dtype=pl.UInt8)).gather(kind),
+        look=pl.lit(pl.Series(_of_kinds(_LOOK_CODES), dtype=pl.UInt8)).gather(kind),
+        num_samples=pl.col("samples").list.len(),
+        layer=pl.when(pl.col("layer").is_not_null()).then(pl.col("layer").hash()),
+        channel=pl.when(is_sync).then(pl.struct("op", "axis", group.alias("group"), "peer", "dtype").hash()),
+        link=pl.when(pl.col("seq").is_not_null() & way.is_not_null()).then(place),
+    )  # fmt: skip
 
 
-def _channel(op: str, axis: str | None, group: str | None, peer: int | None, dtype: str | None) -> dict[str, Any]:
-    ranks = [int(rank) for rank in group.split(",")] if group else []
-    return {"op": op, "axis": axis or "", "group": ranks, "peer": peer, "dtype": dtype or ""}
+def _of_kinds(codes: dict[str, int]) -> list[int]:
+    """A code for every kind, by its place in KINDS; 0 for kinds that are not drawn."""
+    return [codes.get(str(kind), 0) for kind in KINDS]
 
 
-def _columns(frame: pl.DataFrame) -> dict[str, bytes]:
-    """Every column that says something, as bytes; NONE stands for null."""
+def _coded(frame: pl.DataFrame, name: str) -> tuple[pl.DataFrame, list[int]]:
+    """The frame with hashes numbered in the order in which they come, and in which row of the trace each came first."""
+    firsts = frame.select(name, "row").drop_nulls().unique(name, keep="first", maintain_order=True)
+    numbered = firsts.select(name, pl.int_range(pl.len(), dtype=pl.Int32).alias("code"))
+    codes = frame.select(name).join(numbered, on=name, how="left", maintain_order="left")["code"]
+    return frame.with_columns(codes.alias(name)), firsts["row"].to_list()
+
+
+def _channel(op: str, axis: str | None, group: list[int] | None, peer: int | None, dtype: str | None) -> dict[str, Any]:
+    return {"op": op, "axis": axis or "", "group": group or [], "peer": peer, "dtype": dtype or ""}
+
+
+def _columns(frame: pl.DataFrame, samples: pl.Series) -> dict[str, bytes]:
+    """Every column that says something, as bytes; NONE stands for null. `samples` of every row of the trace."""
     columns = {
         name: np.ascontiguousarray(frame[name].fill_null(NONE).to_numpy(), dtype).tobytes()
         for name, dtype in _DTYPES.items()
         if name in _ALWAYS or frame[name].null_count() < frame.height
     }
     if "num_samples" in columns:
-        flat = frame["samples"].drop_nulls().explode().drop_nulls()
+        loads = frame.filter(pl.col("num_samples").is_not_null())["row"]
+        flat = samples.gather(loads).explode().drop_nulls()
         columns["samples"] = np.ascontiguousarray(flat.to_numpy(), "<i4").tobytes()
     return columns

@@ -5,11 +5,13 @@ which is checked before anything is measured.
 """
 
 import heapq
+import statistics
 import time
 from collections import deque
 from functools import partial
 
 import pytest
+from figures import ratio_of, spread_of
 
 from labkit.costs import Model, Training
 from labkit.predict import predict
@@ -39,12 +41,14 @@ def seconds(work, rounds: int = 5, before=lambda: None) -> float:
     return min(took)
 
 
-def row(name: str, events: int, ours_s: float, peer_s: float | None = None) -> str:
-    peer = f"{peer_s * 1e3:.0f} ms | {peer_s / ours_s:.1f} x" if peer_s else "- | -"
-    return f"| {name} | {events:,} | {ours_s * 1e3:.1f} ms | {events / ours_s / 1e6:.2f} | {peer} |"
+def against(work, peer, before=lambda: None, rounds: int = 3) -> tuple[float, float, list[tuple[float, float]]]:
+    """The least times of ours and the peer, and (peer, ours) of each round, in turn."""
+    pairs = [(seconds(peer, 1), seconds(work, 3, before)) for _ in range(rounds)]
+    return min(ours for _, ours in pairs), min(peer for peer, _ in pairs), pairs
 
 
-HEAD = ["", "| computed | events | ours | million events/s | plain loop | ratio |", "|---|---|---|---|---|---|"]
+def rate(events: int, took_s: float) -> str:
+    return f"{took_s * 1e3:.1f} ms, {events / took_s / 1e6:.2f} M events/s"
 
 
 def plain_simulation(orders, last: int, durations: Durations, hop: float) -> dict:
@@ -74,7 +78,7 @@ def plain_simulation(orders, last: int, durations: Durations, hop: float) -> dic
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
-def test_a_schedule_against_a_plain_loop(name, capsys):
+def test_a_schedule_against_a_plain_loop(name, figure):
     def cold() -> None:
         registry._generated.cache_clear()
         waves.cache_clear()
@@ -83,19 +87,23 @@ def test_a_schedule_against_a_plain_loop(name, capsys):
     done = plain_simulation(order.orders, RANKS - 1, DURATIONS, HOP)
     slots = simulate(order, DURATIONS, hop=HOP)
     assert all(done[slot.action] == pytest.approx(slot.end) for slot in slots[:5000])
-    num, clock = len(slots), Clock(DURATIONS, HOP)
-    peer = seconds(lambda: plain_simulation(order.orders, RANKS - 1, DURATIONS, HOP), 3)
-    again = seconds(lambda: simulate(order, DURATIONS, hop=HOP))
-    first = seconds(lambda: simulate(order, DURATIONS, hop=HOP), before=waves.cache_clear)
-    whole = seconds(lambda: preview(generate(name, RANKS, MICROBATCHES), clock), before=cold)
-    shape = f"{name}, {RANKS} ranks, {MICROBATCHES} microbatches"
-    lines = [
-        row(f"{shape}: other durations", num, again, peer),
-        row(f"{shape}: for the first time", num, first, peer),
-        row(f"{shape}: made, checked, timed, idle time", num, whole),
-    ]
-    with capsys.disabled():
-        print("\n".join([*HEAD, *lines]))
+    clock, shape = Clock(DURATIONS, HOP), f"schedule {name}, p={RANKS}, m={MICROBATCHES}"
+
+    def peer() -> None:
+        plain_simulation(order.orders, RANKS - 1, DURATIONS, HOP)
+
+    for what, before in (("other durations", lambda: None), ("for the first time", waves.cache_clear)):
+        ours_s, peer_s, pairs = against(lambda: simulate(order, DURATIONS, hop=HOP), peer, before)
+        ratio, spread = ratio_of(pairs)
+        figure(
+            f"{shape}, {len(slots):,} events: {what}", ours=rate(len(slots), ours_s),
+            peer=f"plain loop {peer_s * 1e3:.0f} ms", ratio=f"{ratio:.1f} x", spread=spread, goal="10 x, 100 ms",
+        )  # fmt: skip
+    whole = [seconds(lambda: preview(generate(name, RANKS, MICROBATCHES), clock), 1, cold) for _ in range(5)]
+    figure(
+        f"{shape}: made, checked, timed, idle time", ours=f"{min(whole) * 1e3:.0f} ms",
+        spread=spread_of([1e3 * took for took in whole], "ms"),
+    )  # fmt: skip
 
 
 def plain_event_loop(graph) -> list[int]:
@@ -151,35 +159,49 @@ def plain_event_loop(graph) -> list[int]:
     return node_ns
 
 
-def test_a_trace_against_a_plain_loop(capsys):
+def test_a_trace_against_a_plain_loop(figure):
     trace = planned_trace(generate("1f1b", RANKS, MICROBATCHES), Durations(forward=1e6), hop_ns=1000)
     graph = graph_of(captured(trace, Changes()).program)
     assert not graph.rendezvous
     assert plain_event_loop(graph) == play(graph).node_ns
     num = trace.events.height
-    peer = seconds(lambda: plain_event_loop(graph), 3)
-    lines = [
-        row("the event graph of a trace of 64 ranks", num, seconds(lambda: play(graph)), peer),
-        row("`replay` of that trace, table to table", num, seconds(lambda: replay(trace))),
-    ]
-    with capsys.disabled():
-        print("\n".join([*HEAD, *lines]))
+    for what, work, goal in (
+        ("the event graph of a trace", lambda: play(graph), "10 x, 1 M events/s"),
+        ("`replay` of that trace, table to table", lambda: replay(trace), "-"),
+    ):
+        ours_s, peer_s, pairs = against(work, lambda: plain_event_loop(graph))
+        ratio, spread = ratio_of(pairs)
+        figure(
+            f"{what}, {RANKS} ranks, {num:,} events", ours=rate(num, ours_s),
+            peer=f"plain loop over the graph {peer_s * 1e3:.0f} ms", ratio=f"{ratio:.1f} x", spread=spread, goal=goal,
+        )  # fmt: skip
 
 
-def predict_row(name: str, virtual: int) -> str:
+SHAPES = {"1f1b": 1, "interleaved_1f1b": 2, "zb_h1": 1, "zb_h2": 1, "zbv": 2, "interleaved_zb": 2}
+"""Schedules, and stages of each rank."""
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_predictions(name, figure):
     """The first call, calls with other durations of the same shape, and the same call again."""
+    virtual = SHAPES[name]
     plan = {"pp": RANKS, "tp": 8, "global_batch": MICROBATCHES, "schedule": name, "virtual": virtual}
     cases = [Training(model=Model(RANKS * virtual, 1024 * width, 64), **plan) for width in range(4, 12)]
-    first, *others = (seconds(partial(predict, case, "a100"), 1) for case in cases)
-    again = seconds(partial(predict, cases[0], "a100"))
-    return f"| {name} | {first * 1e3:.0f} ms | {min(others) * 1e3:.1f} ms | {again * 1e3:.1f} ms |"
+    registry._generated.cache_clear()
+    waves.cache_clear()
+    first, *others = (1e3 * seconds(partial(predict, case, "a100"), 1) for case in cases)
+    again = 1e3 * seconds(partial(predict, cases[0], "a100"))
+    figure(
+        f"`predict` {name}, {RANKS} pipeline ranks, {MICROBATCHES} microbatches, other durations",
+        ours=f"{statistics.median(others):.1f} ms (first call {first:.0f} ms, same again {again:.1f} ms)",
+        spread=spread_of(others, "ms"), goal="10 ms",
+    )  # fmt: skip
 
 
-def test_predictions(capsys):
-    shapes = {"1f1b": 1, "interleaved_1f1b": 2, "zb_h1": 1, "zb_h2": 1, "zbv": 2, "interleaved_zb": 2}
-    head = f"| `predict`, {RANKS} pipeline ranks, {MICROBATCHES} microbatches | first | other durations | again |"
-    lines = ["", head, "|---|---|---|---|", *(predict_row(name, virtual) for name, virtual in shapes.items())]
+def test_a_large_prediction(figure):
     big = Training(model=Model(128, 25600, 160), dp=6, tp=8, pp=64, global_batch=3072, recompute="full")
-    lines.append(f"| {big.num_ranks:,} ranks, 1f1b | - | - | {seconds(partial(predict, big, 'a100')) * 1e3:.1f} ms |")
-    with capsys.disabled():
-        print("\n".join(lines))
+    found = [1e3 * seconds(partial(predict, big, "a100"), 1) for _ in range(7)]
+    figure(
+        f"`predict`, {big.num_ranks:,} ranks, 1f1b", ours=f"{statistics.median(found):.1f} ms",
+        spread=spread_of(found, "ms"), goal="10 ms",
+    )  # fmt: skip

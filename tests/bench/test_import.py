@@ -2,7 +2,7 @@
 
 LABKIT_HTA_PYTHON names the Python of an environment that holds HolisticTraceAnalysis; each of the two reads in a fresh
 process, in turn, so that the machine's mood is the same. What is timed is reading a file and its temporal breakdown,
-without imports; what is weighed is the process's peak.
+without imports; what is weighed is the process's peak (VmHWM: getrusage's also counts what the parent had).
 """
 
 import gzip
@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from figures import ratio_of
+from growth import growth_row
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
@@ -23,14 +25,14 @@ PEER = os.environ.get("LABKIT_HTA_PYTHON")
 ROUNDS = 3
 
 MEASURE = """
-import json, logging, resource, sys, time, warnings
+import json, logging, sys, time, warnings
 warnings.simplefilter("ignore"), logging.disable(logging.CRITICAL)
 {imports}
 files = sys.argv[1:]
 start, cpu = time.monotonic(), time.process_time()
 {work}
 seconds, cpu = time.monotonic() - start, time.process_time() - cpu
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+(peak,) = [int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")]
 print("RESULT", json.dumps(dict(seconds=seconds, cpu=cpu, peak_mib=peak, found=[int(x) for x in found])))
 """
 OURS = MEASURE.format(
@@ -56,42 +58,58 @@ def measured(python: str, program: str, *files: Path) -> dict:
 
 @handed
 @pytest.mark.skipif(not PEER, reason="set LABKIT_HTA_PYTHON to a Python that has HolisticTraceAnalysis")
-def test_import_and_breakdown_beside_the_reference(capsys):
+def test_import_and_breakdown_beside_the_reference(figure):
     rounds = [(measured(PEER, PEERS, LARGE), measured(sys.executable, OURS, LARGE)) for _ in range(ROUNDS)]
     assert all(peer["found"] == ours["found"] for peer, ours in rounds)
-    ratios = {what: [peer[what] / ours[what] for peer, ours in rounds] for what in ("seconds", "cpu", "peak_mib")}
-    with capsys.disabled():
-        for what, values in ratios.items():
-            peer, ours = (statistics.median(one[what] for one in column) for column in zip(*rounds, strict=True))
-            each = ", ".join(f"{value:.1f}" for value in values)
-            print(f"\n| {what} | reference {peer:.2f} | labkit {ours:.2f} | {peer / ours:.1f} x (of rounds {each}) |")
+    kinds = [("seconds", "wall", "s", "20 x"), ("cpu", "processor time", "s", "-"), ("peak_mib", "peak", "MiB", "2 x")]
+    for key, what, unit, goal in kinds:
+        pairs = [(peer[key], ours[key]) for peer, ours in rounds]
+        peer, ours = (f"{statistics.median(column):.3g} {unit}" for column in zip(*pairs, strict=True))
+        ratio, spread = ratio_of(pairs)
+        what = f"import and breakdown of 216,092 events: {what}"
+        figure(what, ours=ours, peer=f"HTA {peer}", ratio=f"{ratio:.1f} x", spread=spread, goal=goal)
 
 
 @handed
-def test_a_gigabyte_on_eight_ranks(tmp_path, capsys):
-    """The large file's events over and over, each time later, a file for each rank."""
+def test_a_gigabyte_on_eight_ranks(tmp_path, figure):
+    """The large file's events over and over, each time later, a file for each rank; an eighth of it first."""
     document = json.loads(gzip.decompress(LARGE.read_bytes()))
-    events = _repeated(document.pop("traceEvents"), 2**27)
-    for rank in range(8):
-        head = document | {"distributedInfo": document.get("distributedInfo", {}) | {"rank": rank, "world_size": 8}}
-        (tmp_path / f"rank{rank}.json").write_text(f'{json.dumps(head)[:-1]}, "traceEvents": [{events}]}}')
-    size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    ours = measured(sys.executable, OURS, *sorted(tmp_path.iterdir()))
-    seconds, peak = f"{ours['seconds']:.1f} s", f"{ours['peak_mib']:,.0f} MiB"
-    with capsys.disabled():
-        print(f"\n| {size / 2**30:.2f} GiB of JSON, 8 ranks | {seconds} | peak {peak} |")
+    texts = _repeated(document.pop("traceEvents"), 2**27)
+    found = []
+    for part in (8, 4, 2, 1):
+        files = _files(tmp_path, document, ",".join(texts[: len(texts) // part]))
+        size = sum(path.stat().st_size for path in files)
+        found.append((size, measured(sys.executable, OURS, *files)))
+    size, ours = found[-1]
+    what = f"{size / 2**30:.2f} GiB of JSON, 8 ranks"
+    figure(f"{what}: wall", ours=f"{ours['seconds']:.1f} s", goal="60 s")
+    figure(f"{what}: processor time", ours=f"{ours['cpu']:.1f} s")
+    figure(f"{what}: peak", ours=f"{ours['peak_mib']:,.0f} MiB", goal="4,096 MiB")
+    points = [(size / 2**20, run["cpu"]) for size, run in found]
+    figure("import and breakdown: processor time by MiB of JSON, 8 ranks", **growth_row(points))
     assert size >= 2**30
     assert ours["peak_mib"] < 4096
 
 
-def _repeated(events: list[dict], size: int) -> str:
-    """The events as JSON, over and over until they are `size` long."""
+def _files(folder: Path, document: dict, events: str) -> list[Path]:
+    paths = [folder / f"rank{rank}.json" for rank in range(8)]
+    for rank, path in enumerate(paths):
+        head = document | {"distributedInfo": document.get("distributedInfo", {}) | {"rank": rank, "world_size": 8}}
+        path.write_text(f'{json.dumps(head)[:-1]}, "traceEvents": [{events}]}}')
+    return paths
+
+
+def _repeated(events: list[dict], size: int) -> list[str]:
+    """The events as JSON, each by itself, over and over until they are `size` long."""
     times = [event["ts"] for event in events if event.get("ph") == "X"]
+    lasts_us = max(times) - min(times) + 1000
     texts: list[str] = []
-    while sum(map(len, texts)) < size:
-        later = [_later(event, len(texts), max(times) - min(times) + 1000) for event in events]
-        texts.append(json.dumps(later)[1:-1])
-    return ",".join(texts)
+    nth = written = 0
+    while written < size:
+        again = [json.dumps(_later(event, nth, lasts_us)) for event in events]
+        texts += again
+        nth, written = nth + 1, written + sum(map(len, again))
+    return texts
 
 
 def _later(event: dict, nth: int, span_us: float) -> dict:

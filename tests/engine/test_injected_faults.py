@@ -1,6 +1,9 @@
 """Faults on purpose, in every place: the rank and its event are named, nothing is left, and the next run works."""
 
+import os
 import re
+import signal
+import threading
 
 import psutil
 import pytest
@@ -55,6 +58,30 @@ def test_the_store_dies_with_rank_0():
     assert "rank 0 died: killed by SIGKILL" in str(faulted(PLAN, Fault(0, 1, "kill")))
 
 
+@pytest.mark.parametrize(
+    ("plan", "where"), [(PLAN, "forward"), (Plan(pp=2, dp=2, steps=3), "backward"), (Plan(tp=2, steps=3), "sync")]
+)
+def test_a_link_that_drops_blames_no_rank(plan, where):
+    error = faulted(plan, Fault(1, 1, "cut", where))
+    assert error.rank is None and "a connection between ranks was lost, though no rank ended" in str(error)
+    assert any(one.noticed for one in error.ranks) and not any("died" in one.end for one in error.ranks)
+    assert error.trace.of("step").height >= plan.num_ranks  # step 0 is whole
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.003, 0.01, 0.03, 0.1])
+def test_the_store_dies_at_any_moment(delay_s):
+    """From outside: also while the other ranks still join."""
+    POOL.warm_up(3)
+    pids = [rank.process.pid for rank in POOL._ranks]
+    timer = threading.Timer(delay_s, os.kill, (pids[0], signal.SIGKILL))
+    timer.start()
+    with pytest.raises(RunError, match="rank 0 died: killed by SIGKILL") as caught:
+        labkit.run(PLAN, hang_after_s=2)
+    timer.join()
+    assert caught.value.rank == 0 and not any(map(psutil.pid_exists, pids))
+    assert len(labkit.run(Plan(dp=2, steps=2)).meta.losses) == 2
+
+
 def test_survivors_of_a_death_notice_and_survivors_of_a_hang_do_not():
     killed, stopped = faulted(PLAN, Fault(2, 1, "kill")), faulted(PLAN, Fault(2, 1, "stop"))
     assert any(one.noticed for one in killed.ranks if one.rank != 2)
@@ -62,10 +89,19 @@ def test_survivors_of_a_death_notice_and_survivors_of_a_hang_do_not():
     assert all(one.for_s >= 2 for one in stopped.ranks if one.rank != 2)
 
 
-def test_a_rank_that_hangs_in_a_sync_is_found_by_its_line():
+def test_a_rank_that_hangs_in_a_sync_is_told_from_those_that_wait_in_it():
     error = faulted(PLAN, Fault(1, 1, "hang", "sync"))
-    assert error.rank is None and "a rank hangs, in a sync as all others are" in str(error)
+    assert error.rank == 1 and "rank 1 hangs" in str(error)
     assert [line for line in str(error).splitlines() if "in strike" in line and line.startswith("  rank 1 (")]
+
+
+@pytest.mark.parametrize("seed", [19, 38])
+def test_a_pipelines_rank_that_does_not_come_to_its_message_is_named(seed):
+    """Rank 0 waits for it after a forward, ranks 1 and 3 in their gradients' sync."""
+    plan = Plan(dp=2, pp=2, microbatches=4, global_batch=16, width=32, layers=4, seed=seed)
+    error = faulted(plan, Fault(2, 0, "hang", "sync"))
+    assert error.rank == 2 and "rank 2 hangs" in str(error)
+    assert [one.doing.startswith("sync, waiting") for one in error.ranks] == [True, True, False, True]
 
 
 def test_a_slow_rank_is_slow_and_the_others_wait():

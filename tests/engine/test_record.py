@@ -1,5 +1,6 @@
 """`labkit.record` around plain scripts: the same counts and bytes as the lab's own run of that plan."""
 
+import copy
 import functools
 import os
 import subprocess
@@ -111,6 +112,7 @@ def test_everything_is_put_back(tmp_path):
         train(model, 1)
     assert (torch.autograd.backward, dist.distributed_c10d._new_process_group_helper) == before
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+    assert not any("forward" in vars(part) for part in model.modules())
     assert not nn.modules.module._global_forward_hooks and not nn.modules.module._global_forward_pre_hooks
     assert not optimizers._global_optimizer_pre_hooks and not optimizers._global_optimizer_post_hooks
 
@@ -226,6 +228,67 @@ def test_a_compiled_model_is_one_layer(tmp_path):
     trace = merge_folder(tmp_path)
     assert trace.of("forward")["layer"].to_list() == trace.of("backward")["layer"].to_list() == ["sequential"] * 2
     assert trace.of("stage_forward").height == trace.of("stage_backward").height == trace.of("step").height == 2
+
+
+def test_a_model_that_is_its_own_layer_is_at_work_inside_its_stage(tmp_path):
+    model = nn.Linear(4, 4)
+    with labkit.record(tmp_path):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):  # in its first call it is known too late to be wrapped
+            model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+    trace = merge_folder(tmp_path)
+    for kind in ("forward", "backward"):
+        layers, stages = trace.of(kind).sort("start_ns"), trace.of(f"stage_{kind}").sort("start_ns")
+        assert layers["layer"].to_list() == ["linear"] * 2 and stages.height == 2
+        assert (stages["start_ns"] <= layers["start_ns"]).all() and (layers["end_ns"] <= stages["end_ns"]).all()
+        assert (layers["cpu_ns"] >= 0).all()
+
+
+def test_a_copy_of_a_watched_model_runs_its_own_weights(tmp_path):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    with labkit.record(tmp_path):
+        model(torch.ones(1, 4)).sum().backward()
+        average = copy.deepcopy(model)
+        with torch.no_grad():
+            for parameter in average.parameters():
+                parameter.zero_()
+            assert average(torch.ones(1, 4)).abs().sum() == 0 < model(torch.ones(1, 4)).abs().sum()
+    assert merge_folder(tmp_path).of("forward").height == 2  # evaluation is not among them
+
+
+def test_an_error_in_a_model_leaves_the_next_call_watched(tmp_path):
+    model = TwoHeads()
+    with labkit.record(tmp_path):
+        with pytest.raises(KeyError):
+            model({})
+        train(model, 1)
+    assert merge_folder(tmp_path).of("stage_forward").height == 2
+    assert not any("forward" in vars(part) for part in model.modules())
+
+
+def test_a_hook_of_the_users_own_on_a_layers_output_runs_beside_ours(tmp_path):
+    seen = []
+    body, head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = body, head
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = self.body(x)
+            handle = hidden.register_hook(lambda grad: seen.append("removed"))
+            handle.remove()
+            hidden.register_hook(lambda grad: seen.append("kept"))
+            return self.head(hidden)
+
+    with labkit.record(tmp_path):
+        model = Model()
+        for _ in range(2):
+            model(torch.ones(1, 4)).sum().backward()
+    assert seen == ["kept", "kept"]
+    assert merge_folder(tmp_path).of("backward")["layer"].to_list() == ["head", "body"] * 2
 
 
 def test_a_record_in_a_record_is_refused(tmp_path):
