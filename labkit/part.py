@@ -3,6 +3,7 @@
 In: a recorder's rows. Out: bytes for a pipe or a file, and back. Knows no table library, so ranks stay small.
 """
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -55,3 +56,13 @@ class RankFile(msgspec.Struct, frozen=True):
     node: str = ""  # the host it ran on
     clock: list[ClockReading] = []  # on the first rank of every host but rank 0's
     torch: str = ""
+
+    def save(self, folder: Path) -> None:
+        """Write rank<N>.labkit; an earlier one stays whole until the new one is. Raises OSError."""
+        path = folder / f"rank{self.rank}.labkit"
+        partial = path.with_suffix(".partial")
+        try:
+            partial.write_bytes(msgspec.msgpack.encode(self))
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)

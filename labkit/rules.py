@@ -53,7 +53,7 @@ def normalise(plan: Plan) -> None:
         if plan.slow is not None:
             put("slow", _slow_ranks(plan.slow))
         if plan.link is not None:
-            put("link", _links(plan.link))
+            put("link", _links(plan.link) or None)
         if isinstance(plan.value_limit_bytes, str):
             put("value_limit_bytes", quantity.num_bytes(plan.value_limit_bytes))
     except (ValueError, TypeError, AttributeError) as error:

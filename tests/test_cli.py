@@ -8,7 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from labkit.cli import app, run
+from labkit.cli.common import save
 from labkit.plan import Plan
+from labkit.trace import Meta, Trace, from_events
 
 RUNNER = CliRunner()
 
@@ -107,3 +109,15 @@ def test_a_trace_that_cannot_be_saved_is_not_lost(tmp_path, monkeypatch):
     result = invoke("run", "--dp", 2, "--out", tmp_path / "t.parquet")
     assert result.exit_code == 1
     assert "The trace is not lost: it is in" in result.stderr
+
+
+def test_nothing_is_left_where_no_place_takes_the_trace(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def full(self, path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Trace, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(from_events([], Meta("planned")), tmp_path / "t.parquet")
+    assert not list(tmp_path.iterdir())

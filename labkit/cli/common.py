@@ -51,9 +51,13 @@ def save(trace: Any, out: Path, *, quiet: bool = False) -> None:
     try:
         trace.save(out)
     except OSError as error:
-        with tempfile.NamedTemporaryFile(prefix="labkit-", suffix=".parquet", delete=False) as elsewhere:
-            trace.save(elsewhere.name)
-        raise OSError(f"{error}. The trace is not lost: it is in {elsewhere.name}") from error
+        elsewhere = Path(tempfile.mkdtemp(prefix="labkit-")) / "trace.parquet"
+        try:
+            trace.save(elsewhere)
+        except OSError:
+            elsewhere.parent.rmdir()
+            raise error from None
+        raise OSError(f"{error}. The trace is not lost: it is in {elsewhere}") from error
     if not quiet:
         print(f"saved to {out}")
 

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -283,7 +282,7 @@ class _Script:
             os.environ.get("TORCHELASTIC_RUN_ID", ""), num_ranks=self._num_ranks, degrees=degrees,
             script=Path(sys.argv[0]).name, node=node_name(), clock=self._readings, torch=str(torch.__version__),
         )  # fmt: skip
-        (folder / f"rank{self._recorder.rank}.labkit").write_bytes(msgspec.msgpack.encode(file))
+        file.save(folder)
 
 
 class ScriptTracer(Tracer):

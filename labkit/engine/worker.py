@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Protocol
 
 import cloudpickle
-import msgspec
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
@@ -216,7 +215,7 @@ def _run_rank(plan: Plan, out: Path) -> None:
         rank, plan.to_dict(), list(outcome.layers), outcome.losses, kept.parts, outcome.step_seconds,
         outcome.first_step_seconds, os.environ.get("TORCHELASTIC_RUN_ID", ""), node=node_name(), clock=kept.clock,
     )  # fmt: skip
-    (out / f"rank{rank}.labkit").write_bytes(msgspec.msgpack.encode(file))
+    file.save(out)
 
 
 class _Kept:

@@ -6,8 +6,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from labkit.part import RankFile
 from labkit.trace import Meta, from_events, load
 
 EVENT = {"rank": 0, "kind": "forward", "step": 0, "layer": "fc0", "end_ns": 9}
@@ -70,6 +72,18 @@ def test_a_file_that_may_not_grow_so_large_leaves_the_earlier_one_whole(tmp_path
     )
     assert "cannot save the trace to" in done.stdout and "free some space" in done.stdout, done.stderr
     assert_whole_and_alone(path, 10)
+
+
+def rank_file(num_bytes: int) -> RankFile:
+    return RankFile(0, None, [], [], [bytes(num_bytes)], [], 0.0, "")
+
+
+def test_a_ranks_file_that_does_not_fit_leaves_the_earlier_one_whole(small_disk):
+    rank_file(10).save(small_disk)
+    with pytest.raises(OSError, match="No space left"):
+        rank_file(2 * DISK_BYTES).save(small_disk)
+    assert os.listdir(small_disk) == ["rank0.labkit"]
+    assert msgspec.msgpack.decode((small_disk / "rank0.labkit").read_bytes(), type=RankFile) == rank_file(10)
 
 
 def test_ranks_that_find_no_room_say_so_and_the_next_run_works(small_disk, tmp_path):

@@ -1,7 +1,7 @@
 """Meshes of one process pool one after the other: what torch keeps of an earlier one must not reach a later one.
 
-DTensor remembers how it cut an operation by the mesh. Two runs' meshes can be equal though their process groups are not,
-and a group of the earlier run is gone: "Could not resolve the process group".
+DTensor remembers how it cut an operation by the mesh. Two runs' meshes can be equal though their process groups are
+not, and a group of the earlier run is gone: "Could not resolve the process group".
 """
 
 import pytest
