@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(1500)]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks cannot import the tests
 
-STEPS, ROUNDS = 20, 5
+STEPS, ROUNDS = 20, 7
 SIZES = {  # about 2, 10 and 50 ms a step here
     "2 ms": {"layers": 4, "width": 64, "global_batch": 64},
-    "10 ms": {"layers": 4, "width": 512, "global_batch": 512},
-    "50 ms": {"layers": 8, "width": 1024, "global_batch": 1024},
+    "10 ms": {"layers": 4, "width": 256, "global_batch": 512},
+    "50 ms": {"layers": 8, "width": 512, "global_batch": 512},
 }
 PLANS = {
     "DDP": ({"dp": 2}, 1.03),
