@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import distributed_c10d as c10d
 from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -64,7 +66,26 @@ def device_mesh(plan: Plan, device: str) -> DeviceMesh | None:
     axes = [axis for axis in AXES if getattr(plan, axis) > 1]
     if not axes:
         return None
-    return init_device_mesh(device, [getattr(plan, axis) for axis in axes], mesh_dim_names=axes)
+    mesh = init_device_mesh(device, [getattr(plan, axis) for axis in axes], mesh_dim_names=axes)
+    _forget_other_groups()
+    return mesh
+
+
+_groups: dict[str, list[int]] = {}
+"""Name -> ranks of the process groups of this process's last mesh."""
+
+
+def _forget_other_groups() -> None:
+    """Clear what DTensor remembers, unless this mesh's groups are called as the last one's were.
+
+    It remembers by mesh how an operation was cut. Two runs' meshes can be equal while their groups have other names,
+    and then it would ask for a group that is gone. To remember matters: working it out anew takes longer than a step.
+    """
+    global _groups
+    groups = {name: dist.get_process_group_ranks(group) for group, name in c10d._world.pg_names.items()}
+    if groups != _groups:
+        _clear_sharding_prop_cache()
+    _groups = groups
 
 
 def axis_mesh(mesh: DeviceMesh | None, axis: str) -> DeviceMesh | None:

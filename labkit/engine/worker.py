@@ -17,7 +17,6 @@ from typing import Protocol
 import cloudpickle
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from labkit.board import Board
 from labkit.engine import comm
@@ -178,7 +177,6 @@ class _Session:
         self.tracer.close()
         if dist.is_initialized():
             dist.destroy_process_group()
-        _clear_sharding_prop_cache()  # holds meshes of this run, which equal those of the next but name other groups
 
 
 # ---- under torchrun
