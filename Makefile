@@ -30,8 +30,10 @@ $(STAMP): requirements.lock pyproject.toml
 lab: setup ## open the dashboards in the browser
 	$(BIN)/labkit lab
 
-# Pages wait for kernels and browsers most of the time, so the rest runs beside them; each prints when it is done.
+# What holds real runs to set times goes first and alone. Pages wait for kernels and browsers most of the time, so the
+# rest runs beside them; each of the two prints when it is done.
 test: setup ## the tests: fast, engine, notebooks, browser
+	$(PYTEST) tests -m "quiet and $(SHORT)"
 	$(MAKE) --no-print-directory --keep-going --output-sync=target -j2 test-pages test-rest
 
 SHORT := not soak and not bench and not full
@@ -40,7 +42,7 @@ test-pages: setup
 	$(PYTEST) tests -m "browser and $(SHORT)"
 
 test-rest: setup
-	$(PYTEST) tests $(NB_TESTS) -m "not browser and $(SHORT)"
+	$(PYTEST) tests $(NB_TESTS) -m "not browser and not quiet and $(SHORT)"
 
 test-full: setup ## make test, and a second look at every lesson, in JupyterLab too
 	$(PYTEST) tests $(NB_TESTS) -m "not soak and not bench"

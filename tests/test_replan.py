@@ -28,6 +28,7 @@ def _close():
 
 
 @pytest.mark.engine
+@pytest.mark.quiet
 def test_a_few_plans_come_out_as_predicted_from_another():
     few = [
         Pair("pipeline of 4", {"pp": 2}),
@@ -40,6 +41,7 @@ def test_a_few_plans_come_out_as_predicted_from_another():
 
 
 @pytest.mark.engine
+@pytest.mark.quiet
 def test_a_paced_run_replays_to_its_own_step_time():
     trace = lab.run(same_plan(PIPELINE, pp=2, dp=2, microbatches=4))
     assert step_ns(replay(trace)) == pytest.approx(step_ns(trace), rel=0.03)
@@ -80,6 +82,7 @@ def test_zero_1_shares_out_tensors_by_hand():
 
 
 @pytest.mark.engine
+@pytest.mark.quiet
 def test_zero_1_replays_to_its_own_step_time():
     """Several broadcasts are issued at one time: they share their lane in the order of issue."""
     trace = lab.run(Plan(dp=2, zero=1, pace="forward=8ms,backward=16ms", link="latency=1ms,bandwidth=20MB/s"))

@@ -586,6 +586,7 @@ def real():
 
 
 @pytest.mark.engine
+@pytest.mark.quiet
 def test_an_unpaced_run_replays_to_its_own_step_time_and_by_cpu_time_to_its_simulation(real):
     """By CPU time and with free syncs, a pipeline takes what the schedule's own simulation says of those durations."""
     trace = real(Plan(pp=2, layers=4, microbatches=4, global_batch=256, width=256, steps=4))
@@ -604,6 +605,7 @@ def test_an_unpaced_run_replays_to_its_own_step_time_and_by_cpu_time_to_its_simu
 
 
 @pytest.mark.engine
+@pytest.mark.quiet
 def test_a_replayed_link_is_what_a_run_on_that_link_takes():
     plan = Plan(pp=2, dp=2, layers=4, microbatches=4, steps=6, pace="forward=20ms,backward=40ms", link="pcie4")
     slow = {"pp": "latency=15ms,bandwidth=1MB/s", "dp": "latency=5ms,bandwidth=500kB/s"}

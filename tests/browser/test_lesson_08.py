@@ -18,7 +18,7 @@ def traffic(page, number: int):
     return chart.evaluate(BARS)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 def test_in_voila(voila, open_page, theme):
     page = lesson.in_voila(open_page, voila, NAME, theme=theme)
     grid = page.locator(".labkit-mesh-grid").first

@@ -22,7 +22,7 @@ def chart(page, title: str):
     return found
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 def test_in_voila(voila, open_page, theme):
     page = lesson.in_voila(open_page, voila, NAME, theme=theme)
     lesson.play(page, page.locator(".labkit-timeline").nth(1))

@@ -38,6 +38,7 @@ def test_a_schedule_is_placed_and_run(voila, open_page):
     lesson.keep_picture(page, NAME)
 
 
+@pytest.mark.full
 def test_the_straggler_and_the_other_checks(voila, open_page):
     page = open_page(f"{voila}/voila/render/{NAME}.ipynb?theme=dark", width=390, height=1000)
     page.locator(".labkit-score").wait_for()

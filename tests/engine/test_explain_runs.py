@@ -12,6 +12,8 @@ from labkit import analysis, explain
 from labkit.engine.own import own_task
 from labkit.plan import Plan
 
+pytestmark = pytest.mark.quiet
+
 LAYERS = 3
 
 

@@ -9,6 +9,8 @@ from labkit.link import as_link, link_seconds
 from labkit.plan import Plan
 from labkit.schedule import Durations
 
+pytestmark = pytest.mark.quiet
+
 PACE = "forward=20ms,backward=40ms"
 OTHERS = ["naive", "interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "dualpipev"]
 

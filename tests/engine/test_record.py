@@ -180,6 +180,7 @@ def ops(trace: labkit.Trace, step: int = 1) -> dict[str, int]:
     return dict(syncs.group_by("op").len().iter_rows())
 
 
+@pytest.mark.full
 def test_zero_1_broadcasts_what_each_rank_has_updated():
     found = ops(more("zero1"))
     assert found["all_reduce"] == 1 and found["broadcast"] >= 2
@@ -194,6 +195,7 @@ def test_accumulated_gradients_are_synchronized_once():
     assert size == 4 * (8 * 8 + 8 + 8 * 4 + 4)
 
 
+@pytest.mark.full
 def test_two_models_in_turn():
     """Each turn ends with an optimizer step and the next begins with a forward, so each turn is a step."""
     trace = more("two_models")
@@ -202,6 +204,7 @@ def test_two_models_in_turn():
     assert trace.of("optimizer").filter(pl.col("rank") == 0).height == 4
 
 
+@pytest.mark.full
 def test_a_mesh_of_two_axes():
     trace = more("mesh2d")
     axes = trace.of("sync").filter(pl.col("step") == 1)["axis"].unique().to_list()
