@@ -31,10 +31,10 @@ lab: setup ## open the dashboards in the browser
 	$(BIN)/labkit lab
 
 # What holds real runs to set times goes first and alone. Pages wait for kernels and browsers most of the time, so the
-# rest runs beside them; each of the two prints when it is done.
+# rest runs beside them, their lines in turn.
 test: setup ## the tests: fast, engine, notebooks, browser
 	$(PYTEST) tests -m "quiet and $(SHORT)"
-	$(MAKE) --no-print-directory --keep-going --output-sync=target -j2 test-pages test-rest
+	$(MAKE) --no-print-directory --keep-going --output-sync=line -j2 test-pages test-rest
 
 SHORT := not soak and not bench and not full
 
