@@ -31,15 +31,15 @@ lab: setup ## open the dashboards in the browser
 	$(BIN)/labkit lab
 
 # What holds real runs to set times goes first and alone. Pages wait for kernels and browsers most of the time, so the
-# rest runs beside them, their lines in turn.
+# rest runs beside them; what pages say is shown when they are done.
 test: setup ## the tests: fast, engine, notebooks, browser
 	$(PYTEST) tests -m "quiet and $(SHORT)"
-	$(MAKE) --no-print-directory --keep-going --output-sync=line -j2 test-pages test-rest
+	$(MAKE) --no-print-directory --keep-going -j2 test-pages test-rest
 
 SHORT := not soak and not bench and not full
 
 test-pages: setup
-	$(PYTEST) tests -m "browser and $(SHORT)"
+	$(PYTEST) tests -m "browser and $(SHORT)" > .venv/pages.log 2>&1; code=$$?; cat .venv/pages.log; exit $$code
 
 test-rest: setup
 	$(PYTEST) tests $(NB_TESTS) -m "not browser and not quiet and $(SHORT)"
