@@ -75,7 +75,7 @@ COLUMNS = {
     "layer": "name of the layer; of a value: what the value is of",
     "start_ns": "start (of a sync: issue), in ns since the trace's origin, one clock for all ranks of a host",
     "end_ns": "end (of a sync: completion as the rank saw it)",
-    "cpu_ns": "CPU time of the rank's thread inside the event; null where it was not taken",
+    "cpu_ns": "CPU time of the rank's thread inside the event, unpaced to within 20 us; null where it was not taken",
     "late_ns": "paced or emulated only: how much later than the set time the real work was ready",
     "op": "of sync and wait: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, recv ...; "
     "of a value: weight, input, output, grad_local (before the sync), grad (after), sync_in, sync_out",

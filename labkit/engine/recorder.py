@@ -114,11 +114,7 @@ class Recorder:
             self.stage if stage is None else stage, self.layer, start_ns, UNFINISHED, NONE, NONE, op, group, peer,
             size_bytes, dtype, seq, NONE, NONE, NONE, NONE, NONE,
         ]  # fmt: skip
-        if self._room > 0:
-            self._room -= 1
-            self._rows.append(row)
-        else:
-            self._dropped += 1
+        self._append(row)
         self.begin(_SYNC, start_ns, op)
         return row
 
